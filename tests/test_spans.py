@@ -28,6 +28,7 @@ from tests.waiting import wait_for
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.pipeline import runner
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.ledger import Ledger
 from opentelemetry.instrumentation.hardware.sources import nvidia
@@ -191,6 +192,22 @@ def test_gpu_of_a_child_process_counts(machine: Callable[..., FakeNvml], tracing
             found = tracing.span_from(begin, end)
         child.communicate(b"\n")
     assert found[c.SPAN_ENERGY.name] == pytest.approx(WATTS, rel=0.02)
+
+
+def test_gpu_is_noticed_before_the_next_slow_reading(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
+    with patch.object(nvidia.Nvidia, "slow_interval", 3600.0), patch.object(runner, "_LOOKS", 10**6):
+        fake = machine(gpu(ComputeRunningProcesses=""))
+        with global_provider(tracing.provider):
+            tracing.tracer.start_span("first").end()
+            wait_for(lambda: any(each.rows and each.rows.count > 20 for each in ledgers()), PATIENCE, "readings")
+            (rows,) = [each.rows for each in ledgers()]
+            assert rows is not None
+            begin, end = rows.times[1], rows.times[rows.count - 1]
+            fake.set_lines({"gpu0.ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))})
+            wait_for(lambda: any(each.used for each in ledgers()), PATIENCE, "device that is used")
+            found = tracing.span_from(begin, end)
+    expected = pytest.approx(WATTS * (end - begin), rel=0.02)
+    assert found[c.SPAN_ENERGY.name] == expected, "also of the time before it was noticed"
 
 
 def test_values_are_sums_over_the_gpus_in_use(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:

@@ -20,6 +20,7 @@ from tests.stage import (
     POWER,
     POWER_PEAK,
     USERS,
+    Clock,
     Stage,
     fail,
     infos,
@@ -29,10 +30,14 @@ from tests.stage import (
     warnings,
 )
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Point, Problem, Series, Snapshot, Unavailable
-from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, State
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
+from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 
 
 @pytest.fixture(autouse=True)
@@ -758,3 +763,53 @@ def test_slow_open_does_not_move_the_reading_before_a_collection() -> None:
     stage.player.open = open_slowly
     stage.run(60.5, {60.0: nothing})
     assert stage.player.readings[1] == pytest.approx(stage.start + 59.95)
+
+
+# -- devices in use
+
+
+class _Device(Source):
+    """A source of a device. It counts how often use of it is looked for."""
+
+    name = "device"
+    span_interval = 0.1
+    slow_interval = 10.0
+
+    def __init__(self) -> None:
+        super().__init__(SourceContext(Config(), Drivers(), 1))
+        self.looks = 0
+
+    def open(self) -> None:
+        pass
+
+    def read(self) -> list[Point]:
+        return [POWER(1.0)]
+
+    def read_for_spans(self, quickly: bool) -> list[Point]:
+        return []
+
+    def look_for_use(self) -> None:
+        self.looks += 1
+
+
+def test_use_of_devices_is_looked_for_in_the_first_minute_with_spans() -> None:
+    clock, demand, device = Clock(), Demand(), _Device()
+    runner = SourceRunner(
+        lambda: device, "device", 2.0, CollectionSchedule(0.0, 60.0), CounterStore(), clock=clock, demand=demand
+    )
+
+    def looks(readings: int, spans: bool) -> int:
+        before = device.looks
+        for _ in range(readings):
+            if spans:
+                demand.note_span(clock())
+            runner.read()
+            clock.now += 2.0
+        return device.looks - before
+
+    assert looks(50, spans=False) == 0
+    assert looks(50, spans=True) == 30
+    assert looks(40, spans=False) == 0
+    assert looks(4, spans=True) in (3, 4), "again after a pause, except where a slow reading is due"
+    device.used_devices = frozenset({"GPU-1"})
+    assert looks(10, spans=True) == 0

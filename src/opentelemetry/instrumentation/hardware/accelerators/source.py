@@ -299,6 +299,13 @@ class AcceleratorSource(Source):
         device.recover()
         return points
 
+    def look_for_use(self) -> None:
+        """Find out which devices the program uses, before :meth:`read_slow` does."""
+        if self.driver is not None and not self.usage_is_cheap:
+            self._refresh_program()
+            for _ in self._usage(self.driver):
+                pass
+
     def read_for_spans(self, quickly: bool) -> Iterator[Point]:
         """Read what spans need of the devices that the program uses, or of all that it may begin to use."""
         for device in self.selected():

@@ -42,6 +42,9 @@ _WARNING_PERIOD = 600.0
 """Least seconds between two warnings that the metrics of a source are missing."""
 
 
+_LOOKS = 30
+"""Usual readings at which spans look for the devices that the program uses, after a quiet time; a minute at 2 s."""
+
 _LONG = 0.05
 """CPU seconds of each of two readings after which the source rests. One may contain a garbage collection."""
 
@@ -104,6 +107,7 @@ class SourceRunner:
         self._demand = demand or Demand()
         self._span_interval = 0.0
         self._read_for_spans = -inf  # when the ledger got its newest reading
+        self._looks = 0  # for devices in use
         self._make = make
         self._interval = interval
         self._schedule = schedule
@@ -230,6 +234,7 @@ class SourceRunner:
             self._interrupt()
         points = [*source.read()]
         errors = self.cheap.add(now, points) + source.errors
+        self._look_for_use(source, now)
         self._add_to_ledger(points)
         if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
             errors += self.counters.add(self._clock(), source.read_counters())
@@ -258,6 +263,14 @@ class SourceRunner:
         else:
             ledger.add(point for point in points if point[0].metric.scope is Scope.HOST)
         ledger.use(source.used_devices)
+
+    def _look_for_use(self, source: Source, now: float) -> None:
+        """Find the devices that the program uses while spans are recorded, which slow readings would find later."""
+        if not (self._span_interval and self._demand.exists(now)):
+            self._looks = 0
+        elif self._looks < _LOOKS and not source.used_devices and not self._is_slow_due(self.slow, now):
+            self._looks += 1
+            source.look_for_use()
 
     def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
         last = aggregator.published

@@ -133,6 +133,9 @@ class Source(ABC):
         """Read the expensive values, at most once per :attr:`slow_interval`."""
         return ()
 
+    def look_for_use(self) -> None:  # noqa: B027 - only those of devices implement it
+        """Update :attr:`used_devices`, if :meth:`read` does not."""
+
     def read_for_spans(self, quickly: bool) -> Iterable[Point]:
         """Read what spans need: energy, busy time, throttling and used memory of devices, or CPU time and memory.
 
