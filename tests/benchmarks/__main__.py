@@ -26,6 +26,7 @@ PARTS = {
     "gpu": ("Eight NVIDIA GPUs of a simulated driver; CPU time without the driver's own", 50),
     "amd": ("Eight AMD GPUs as files", 10),
     "openmetrics": ("Scraping a page of 10,000 series", 20),
+    "flood": ("A tool or an endpoint that sends without end, collected every second", 100),
 }
 """The modules that measure, each in a process of its own; the heading of each, and its seconds in a full run."""
 

@@ -214,7 +214,7 @@ def test_line_longer_than_the_pipe_takes_few_reads(
 def test_line_above_the_limit_kills_the_tool(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:
     stream = make_stream(f"note({str(tmp_path / 'pid')!r})\nwhile True: put('x' * 65536)")
     stream.open([], LONG)
-    with pytest.raises(ChildProcessError, match="tool printed a line of more than 8 MiB"):
+    with pytest.raises(ChildProcessError, match="tool printed a line of more than 2 MiB"):
         _read_lines(stream, 1)
     assert not lives(_pids(tmp_path / "pid")[0])
 

@@ -105,7 +105,7 @@ def test_output_up_to_the_limit_is_whole(make_command: Callable[..., Command], s
 @pytest.mark.parametrize("stop", ["sys.exit(1)", "time.sleep(3600)"], ids=["that ends", "that keeps running"])
 def test_output_above_the_limit_is_an_error(make_command: Callable[..., Command], stop: str) -> None:
     command = make_command(f"import sys, time\nfor _ in range(100): sys.stdout.write('x' * (1 << 20))\n{stop}")
-    with pytest.raises(ChildProcessError, match="tool printed more than 16 MiB"):
+    with pytest.raises(ChildProcessError, match="tool printed more than 4 MiB"):
         command.run([], LONG)
 
 
@@ -114,6 +114,14 @@ def test_only_the_end_of_stderr_is_kept(make_command: Callable[..., Command]) ->
     assert (output.code, output.stdout) == (0, b"fine\n")
     assert len(output.stderr) == 4096
     assert output.stderr.endswith(b"at last")
+
+
+def test_flood_of_stderr_takes_little_cpu_time(make_command: Callable[..., Command]) -> None:
+    command = make_command("import sys\nwhile True: sys.stderr.write('x' * 65536)")
+    begin, used = time.monotonic(), time.thread_time()
+    with pytest.raises(TimeoutError):
+        command.run([], 2.0)
+    assert time.thread_time() - used < 0.2 * (time.monotonic() - begin)
 
 
 def test_binary_output_is_returned_unchanged(make_command: Callable[..., Command]) -> None:

@@ -281,6 +281,12 @@ def test_ioreg_ignores_a_second_gpu_of_another_vendor() -> None:
     assert (output.model, values(output)) == ("Apple M1", {"gpu0": {"hw.gpu.utilization general": 0.07}})
 
 
+def test_long_property_list_is_refused_unparsed() -> None:
+    """The parser takes a time that grows with the square of the length of a text."""
+    with pytest.raises(ValueError, match="more than 1 MiB"):
+        parse_ioreg(b"<" + b"x" * (1 << 20))
+
+
 # -- random input
 
 DOCUMENTS = [

@@ -150,7 +150,7 @@ def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
         pytest.param({"cut_after": 1}, "neuron-monitor exited", id="exits within a line"),
         pytest.param({"silent_after": 1}, "printed nothing for 3 periods", id="falls silent"),
         pytest.param({"silent_after": 0}, "printed nothing for 3 periods", id="is silent"),
-        pytest.param({"flood": 1600}, "printed a line of more than 8 MiB", id="floods"),
+        pytest.param({"flood": 1600}, "printed a line of more than 2 MiB", id="floods"),
         pytest.param({"flood": 1600, "garbage": ["x"]}, "printed", id="floods and ends the line"),
     ],
 )

@@ -19,8 +19,8 @@ if sys.platform != "win32":
 _KEEPER: Final = ["/bin/sh", "-c", "read -r _; kill -KILL 0"]
 """Kills its process group at the end of its stdin, which is a pipe: when our process ends in any way."""
 
-LIMIT: Final = 16 << 20
-"""Maximum bytes of output; a tool that prints more is killed."""
+LIMIT: Final = 4 << 20
+"""Maximum bytes of output; a tool that prints more is killed. The longest are 250 KiB for each GPU."""
 
 POLL: Final = 0.05
 """Seconds between two checks whether a silent child has exited."""
@@ -32,7 +32,7 @@ _GRACE = 1.0
 """Seconds to wait until a killed child has exited."""
 
 _PAUSE = 0.005
-"""Seconds between two checks whether a child has exited, after the end of its output."""
+"""Seconds between two checks whether a child has exited, after the end of its output, and after much of stderr."""
 
 
 class Output(NamedTuple):
@@ -169,6 +169,8 @@ class Child:
             else:
                 self.stderr += chunk
                 del self.stderr[:-_STDERR]
+                if len(chunk) > _STDERR:  # a tool that floods has to wait
+                    time.sleep(_PAUSE)
         return output
 
     def kill(self) -> bool:

@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 
 T = TypeVar("T")
 
-LINE_LIMIT: Final = 8 << 20
+LINE_LIMIT: Final = 2 << 20
 """Maximum bytes of a line; a tool that prints a longer one is killed."""
 
 PERIODS: Final = 3
@@ -86,7 +86,7 @@ class StreamingCommand:
         self._period = period
         self._started = self._last_read = now
         self._deadline = now + max(_FIRST_LINE, PERIODS * period)
-        self._partial = b""
+        self._partial = bytearray()
         self._skip_next = False
 
     def read(self, seconds: float = 0.0) -> list[bytes]:
@@ -110,7 +110,13 @@ class StreamingCommand:
             if chunk is None and not lines:
                 raise ChildProcessError(self._fail(f"{self._name} exited{_last_line(self._child.stderr)}"))
             if chunk:
-                *complete, self._partial = (self._partial + chunk).split(b"\n")
+                first, *others = chunk.split(b"\n")
+                self._partial += first
+                complete = []
+                if others:
+                    *rest_of_lines, last = others
+                    complete = [bytes(self._partial), *rest_of_lines]
+                    self._partial = bytearray(last)
                 if complete and self._skip_next:
                     self._skip_next = False
                     complete = complete[1:]

@@ -48,8 +48,11 @@ _LOOKS = 30
 _LONG = 0.05
 """CPU seconds of each of two readings after which the source rests. One may contain a garbage collection."""
 
-_REST = 20
-"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 5 % of a core."""
+_LONGEST = 0.2
+"""CPU seconds of one reading after which the source rests."""
+
+_REST = 25
+"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 4 % of a core."""
 
 
 class State(Enum):
@@ -198,7 +201,7 @@ class SourceRunner:
         finally:
             self.busy_since = None
             cpu_time = time.thread_time() - cpu_time
-            if min(cpu_time, self._last_cpu_time) > _LONG:
+            if cpu_time > _LONGEST or min(cpu_time, self._last_cpu_time) > _LONG:
                 self._rests_until = self._clock() + _REST * cpu_time
             self._last_cpu_time = cpu_time
 

@@ -37,6 +37,7 @@ Texts: TypeAlias = "Mapping[str, str]"
 """A tool's keys or paths, and its values as text."""
 
 _MAX_DOCUMENTS = 200
+_MAX_GPUS = 1024
 _MAX_DEPTH = 6
 
 
@@ -90,7 +91,7 @@ def parse_amd_smi(printed: bytes) -> dict[int, dict[str, str]]:
         entries = document.get("gpu_data") if isinstance(document, dict) else document
         gpus = {
             entry["gpu"]: dict(_leaves(entry))
-            for entry in (entries if isinstance(entries, list) else ())
+            for entry in (entries[:_MAX_GPUS] if isinstance(entries, list) else ())
             if isinstance(entry, dict) and type(entry.get("gpu")) is int and 0 <= entry["gpu"] < 1 << 16
         }
         if gpus:

@@ -35,6 +35,9 @@ _AGX = "AGXAccelerator"
 
 _MAX_FANS = 16
 
+_MAX_LIST = 1 << 20
+"""Bytes of a property list. The parser takes seconds for a much longer one."""
+
 
 class Output(NamedTuple):
     """The output of a tool.
@@ -89,6 +92,8 @@ def parse_ioreg(text: bytes) -> Output:
     """
     import plistlib  # few programs need it
 
+    if len(text) > _MAX_LIST:
+        raise ValueError(f"ioreg printed more than {_MAX_LIST >> 20} MiB")
     if not text.strip():
         raise Unavailable("ioreg reports no GPU")
     try:

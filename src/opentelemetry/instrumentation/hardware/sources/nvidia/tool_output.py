@@ -59,7 +59,7 @@ _LISTED: Final = ("gpu", "mig_device", "process_info")
 """Elements that may occur several times."""
 
 _MOST_DEPTH: Final = 12
-_MOST_ELEMENTS: Final = 200_000
+_MOST_ELEMENTS: Final = 50_000
 """A GPU has some 300 elements, 8 deep, and 7 more for each process."""
 
 _CHUNK: Final = 1 << 16
