@@ -28,7 +28,7 @@ def forks_later() -> bool:
 
 
 def has_threads() -> bool:
-    """Whether uWSGI runs the threads of Python programs. Since 2.0.27 it always does."""
+    """Whether uWSGI runs the threads of Python programs. 2.0.30 always does: ``--enable-threads`` is a stub there."""
     return bool(getattr(_module(), "has_threads", True))
 
 
