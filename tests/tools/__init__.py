@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -73,11 +73,12 @@ class Recipe:
     Attributes:
         folder: The folder of the sources.
         product: The name of the built file.
-        command: The compiler's command line; the path of the product is added at its end.
+        command: The compiler's command line; the path of the product and `what` are added at its end.
         compiler: How to get the compiler.
         usually: How long a first build takes on two cores; only `python -m tests.tools` starts such a build. Empty
             for one that takes about a second, which a test may start.
         environment: Variables for the compiler.
+        what: What to build, if it is not the folder itself: a package of another module.
     """
 
     folder: str
@@ -86,6 +87,7 @@ class Recipe:
     compiler: str
     usually: str = ""
     environment: tuple[tuple[str, str], ...] = ()
+    what: tuple[str, ...] = ()
 
 
 OTELCOL = Recipe(
@@ -98,9 +100,31 @@ OTELCOL = Recipe(
 )
 
 
+JAEGER = replace(OTELCOL, folder="jaeger", product="jaeger", what=("github.com/jaegertracing/jaeger/cmd/jaeger",))
+
+VIEWER = replace(
+    OTELCOL,
+    folder="otel-desktop-viewer",
+    product="otel-desktop-viewer",
+    usually="2 minutes",
+    environment=(("CGO_ENABLED", "1"), ("GOWORK", "off")),  # for DuckDB
+    what=("github.com/CtrlSpice/otel-desktop-viewer",),
+)
+
+
 def otelcol() -> Path:
     """Return the OpenTelemetry Collector built from `otelcol/`."""
     return _made(OTELCOL)
+
+
+def jaeger() -> Path:
+    """Return Jaeger v2, built with the modules of `jaeger/`."""
+    return _made(JAEGER)
+
+
+def viewer() -> Path:
+    """Return otel-desktop-viewer, built with the modules of `otel-desktop-viewer/`."""
+    return _made(VIEWER)
 
 
 def fake_nvml(without: tuple[str, ...] = ()) -> Path:
@@ -165,7 +189,7 @@ def _compile(recipe: Recipe, product: Path, log: Path, progress: Callable[[str],
     began = time.monotonic()
     with log.open("wb") as output:
         compiler = subprocess.Popen(
-            [*recipe.command, str(product)],
+            [*recipe.command, str(product), *recipe.what],
             cwd=SOURCES / recipe.folder,
             env=os.environ | dict(recipe.environment),
             stdin=subprocess.DEVNULL,
@@ -215,7 +239,7 @@ def _product(recipe: Recipe) -> Path:
 
 
 def _fingerprint(recipe: Recipe) -> str:
-    digest = hashlib.sha256("\0".join(recipe.command).encode())
+    digest = hashlib.sha256("\0".join([*recipe.command, *recipe.what]).encode())
     for part in sorted((SOURCES / recipe.folder).iterdir()):
         digest.update(part.read_bytes())
     return digest.hexdigest()[:16]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.tools import OTELCOL, PACKAGES, Missing, build, fake_nvml, program
+from tests.tools import JAEGER, OTELCOL, PACKAGES, VIEWER, Missing, build, fake_nvml, program
 
 
 def _say(line: str) -> None:
@@ -16,7 +16,10 @@ def _say(line: str) -> None:
 
 
 def main() -> int:
-    wanted: dict[str, Callable[[], Path]] = {"otelcol": partial(build, OTELCOL, _say), "fakenvml": fake_nvml}
+    wanted: dict[str, Callable[[], Path]] = {
+        recipe.folder: partial(build, recipe, _say) for recipe in (OTELCOL, JAEGER, VIEWER)
+    }
+    wanted["fakenvml"] = fake_nvml
     wanted |= {name: partial(program, name) for name in PACKAGES}
     missing = 0
     for name, get in wanted.items():

@@ -40,6 +40,17 @@ class Point:
     schema_url: str
 
 
+@dataclass(frozen=True)
+class Span:
+    """One span with its duration and its resource."""
+
+    name: str
+    seconds: float
+    attributes: Mapping[str, Value]
+    resource: Mapping[str, Value]
+    scope: str
+
+
 SIGNALS = ("metrics", "traces", "logs")
 
 
@@ -125,6 +136,10 @@ class Collector(Daemon):
         self._read()
         return list(self._points)
 
+    def spans(self) -> list[Span]:
+        """Return the spans received so far."""
+        return [span for message in self.lines() for span in spans_of(message)]
+
     def wait(self, predicate: Callable[[list[Point]], bool], seconds: float = 60.0) -> list[Point]:
         """Wait until `predicate` holds for the points and return them. Fails with the received names and the log."""
         points: list[Point] = []
@@ -139,6 +154,21 @@ class Collector(Daemon):
     def exposition(self) -> str:
         """Return the page for Prometheus."""
         return get(self.prometheus)
+
+
+def spans_of(message: Mapping[str, Any]) -> Iterator[Span]:
+    """Return the spans of an OTLP message as JSON."""
+    for each in message.get("resourceSpans", []):
+        resource = _attributes(each.get("resource", {}))
+        for group in each.get("scopeSpans", []):
+            for span in group.get("spans", []):
+                yield Span(
+                    name=span["name"],
+                    seconds=(int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) / 1e9,
+                    attributes=_attributes(span),
+                    resource=resource,
+                    scope=group.get("scope", {}).get("name", ""),
+                )
 
 
 def _points(message: Mapping[str, Any]) -> Iterator[Point]:

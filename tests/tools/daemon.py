@@ -69,11 +69,15 @@ def own(directory: Path, name: str) -> Path:
     return Path(tempfile.mkdtemp(dir=directory, prefix=f"{name}-"))
 
 
-def get(url: str, seconds: float = 30.0) -> str:
-    """Return the body of an HTTP GET. Raises OSError if the server is unreachable or the status is an error."""
-    with _DIRECT.open(url, timeout=seconds) as response:
-        body: bytes = response.read()
-    return body.decode()
+def get(url: str, seconds: float = 30.0, body: bytes | None = None) -> str:
+    """Return the answer to an HTTP GET, or to a POST of `body`.
+
+    Raises:
+        OSError: The server is unreachable, or the status is an error.
+    """
+    with _DIRECT.open(url, body, timeout=seconds) as response:
+        answer: bytes = response.read()
+    return answer.decode()
 
 
 class Daemon:
