@@ -16,7 +16,7 @@ from tests.stage import PATIENT, warnings
 
 from opentelemetry.instrumentation.hardware import settings
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.endpoints import Words
+from opentelemetry.instrumentation.hardware.endpoints import Words, endpoints
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -178,7 +178,7 @@ def table(cases: Mapping[str, Sequence[object]]) -> list[Any]:
 def beginning(name: str, given_as: str, value: object) -> str:
     """Return the beginning of a warning. A value that may contain a secret is not shown."""
     if name in ("include_metrics", "exclude_metrics") and isinstance(value, str):
-        return f"{PREFIX}{name.upper()}: no metric matches {value!r}"
+        return f"{given_as}: no metric matches {value!r}"
     return f"{given_as}: the value is not " if name == "openmetrics" else f"{given_as}: {value!r} is not "
 
 
@@ -406,7 +406,7 @@ def test_only_unknown_sources_use_default_and_warn(words: list[str], caplog: pyt
     assert len(warnings(caplog)) == len([word for word in words if word != "auto"])
     for warning in warnings(caplog):
         assert "OTEL_PYTHON_HARDWARE_SOURCES" in warning
-        assert "host" in warning, "the sources are not listed"
+        assert re.search("did you mean (nvidia or amd|host)[?]", warning)
 
 
 def test_unknown_source_leaves_the_others_selected(caplog: pytest.LogCaptureFixture) -> None:
@@ -420,7 +420,7 @@ def test_unknown_source_leaves_the_others_selected(caplog: pytest.LogCaptureFixt
         ("OTEL_PYTHON_HARDWARE_SAMPEL_INTERVAL", "did you mean OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL?"),
         ("OTEL_PYTHON_HARDWARE_SOURCE", "did you mean OTEL_PYTHON_HARDWARE_SOURCES?"),
         ("otel_python_hardware_detail", "did you mean OTEL_PYTHON_HARDWARE_DETAIL?"),
-        ("OTEL_PYTHON_HARDWARE_XYZZY", "the settings are sources, sample_interval, "),
+        ("OTEL_PYTHON_HARDWARE_XYZZY", "'otel-hardware run --help-settings' lists all settings"),
     ],
 )
 def test_unknown_variable_warns_and_suggests_a_setting(
@@ -461,3 +461,43 @@ def test_modules_read_only_settings_that_exist() -> None:
     read = {name for path in package.rglob("*.py") for name in re.findall(r"\bconfig\.(\w+)", path.read_text())}
     assert {"nvml", "interval"} <= read
     assert [name for name in sorted(read) if not hasattr(config, name)] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "flags", "name"),
+    [
+        ({"sources": ["host", "gpu"]}, {}, False, "sources"),
+        ({"sources": ["host", "gpu"]}, {"OTEL_PYTHON_HARDWARE_SOURCES": "process"}, False, "sources"),
+        ({"sources": "host,gpu"}, {}, True, "--sources"),
+        ({"sources": None}, {"OTEL_PYTHON_HARDWARE_SOURCES": "host,gpu"}, True, "OTEL_PYTHON_HARDWARE_SOURCES"),
+        ({}, {"OTEL_PYTHON_HARDWARE_SOURCES": "host,gpu"}, False, "OTEL_PYTHON_HARDWARE_SOURCES"),
+    ],
+)
+def test_warning_names_the_argument_flag_or_variable_that_was_used(
+    options: dict[str, object], variables: dict[str, str], flags: bool, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = Config.read(options, variables, flags)
+    Session(config, environ={}).close()
+    assert caplog.messages == [f"{name}: there is no source gpu; did you mean nvidia or amd? (it is ignored)"]
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "name"),
+    [
+        ({"include_metrics": ["no.such"]}, False, "include_metrics"),
+        ({"include_metrics": ["no.such"]}, True, "--include-metrics"),
+        ({}, False, "OTEL_PYTHON_HARDWARE_INCLUDE_METRICS"),
+    ],
+)
+def test_warning_about_patterns_names_what_was_used(
+    options: dict[str, object], flags: bool, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = Config.read(options, {"OTEL_PYTHON_HARDWARE_INCLUDE_METRICS": "no.such"}, flags)
+    (message,) = caplog.messages
+    assert message.startswith(f"{name}: no metric matches 'no.such'")
+    assert config.changed(detail=["cpu"]).name_of("include_metrics") == name
+
+
+def test_url_without_a_name_gets_the_right_form() -> None:
+    with pytest.raises(ValueError, match="a URL needs a name before it, such as app=http://localhost:9100/metrics"):
+        endpoints("http://localhost:9100/metrics?secret=1")

@@ -1,11 +1,16 @@
-"""The entry point `otel-hardware` with standard streams that are full, closed, or ASCII only."""
+"""The entry point `otel-hardware`: standard streams that are full, closed, or ASCII only; help; misspelt arguments."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 from tests.children import run
+from tests.commands import otel_hardware
+
+from opentelemetry.instrumentation.hardware.cli.command_line import commands
+from opentelemetry.instrumentation.hardware.settings import Config
 
 COMMANDS = ["metrics", "snapshot --sources process --window 0.05", "run --sources process --duration 0.05 --console"]
 NO_COLLECTOR = {"OTEL_METRICS_EXPORTER": "none"}
@@ -34,3 +39,46 @@ def test_ascii_output_replaces_other_letters() -> None:
     ended = run(["otel-hardware", "doctor", "--sources", "process"], ascii_only)
     assert "Traceback" not in ended.stderr
     assert re.search(r" \?\s+OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", ended.stdout)
+
+
+@pytest.mark.parametrize("command", commands())
+def test_help_of_each_command_fits_40_lines(command: str) -> None:
+    answer = otel_hardware(command, "--help", env={"COLUMNS": "80"})
+    assert answer.status == 0
+    lines = answer.out.splitlines()
+    assert len(lines) <= 40
+    assert "exit status" in answer.out
+
+
+@pytest.mark.parametrize("command", [name for name, module in commands().items() if hasattr(module, "DETAILS")])
+def test_details_of_a_command_are_in_its_long_help_only(command: str) -> None:
+    details = "".join(commands()[command].DETAILS.split())
+    assert details in "".join(otel_hardware(command, "--help-all").out.split())
+    assert details not in "".join(otel_hardware(command, "--help").out.split())
+
+
+@pytest.mark.parametrize("command", ["run", "snapshot", "doctor", "record"])
+def test_help_settings_describes_all_settings(command: str) -> None:
+    shown = "".join(otel_hardware(command, "--help-settings").out.split())
+    for setting in fields(Config):
+        text = f"{setting.metadata['help']} Takes {setting.metadata['form']}; default: {setting.metadata['default']}."
+        is_left_out = command == "record" and "--" + setting.name.replace("_", "-") not in shown
+        assert is_left_out or "".join(text.split()) in shown, setting.name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["snapshto"], "did you mean snapshot?"),
+        (["metrics", "--format", "tabel"], "did you mean table?"),
+        (["snapshot", "--fromat", "json"], "did you mean --format?"),
+        (["run", "--intervall", "5", "--", "true"], "did you mean --interval?"),
+        (["frobnicate"], ""),
+        (["doctor", "--xyzzy"], ""),
+    ],
+)
+def test_misspelt_argument_gets_a_suggestion(arguments: list[str], hint: str) -> None:
+    answer = otel_hardware(*arguments)
+    assert answer.status == 2
+    assert ("did you mean" in answer.err) == bool(hint)
+    assert hint in answer.err

@@ -156,7 +156,7 @@ def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixtur
         assert _points(often(source)) == {"/data"}
         assert [sentence.partition(":")[0] for sentence in source.unsupported] == ["/nowhere"]
     (warning,) = caplog.messages
-    assert "OTEL_PYTHON_HARDWARE_DISK_PATHS: /nowhere cannot be read" in warning
+    assert "disk_paths: /nowhere cannot be read" in warning
 
 
 def test_no_file_system_is_unavailable_with_a_reason() -> None:

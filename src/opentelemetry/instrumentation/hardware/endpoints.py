@@ -95,6 +95,8 @@ def endpoints(value: object) -> Endpoints:
     if isinstance(value, Endpoints):
         return value
     if isinstance(value, str):
+        if re.match(r"\s*https?://", value):
+            raise EndpointConfigError(f"a URL needs a name before it, such as app={redacted(value.strip())}")
         value = _pairs(value.split(",")) if "=" in value else _file(value.strip())
     elif isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         value = _pairs(value)

@@ -184,6 +184,7 @@ class Config:
             """A setting of a vendor."""
 
     def __init__(self, **values: Any) -> None:
+        object.__setattr__(self, "_given", {})
         names = [row.name for row in fields(self)]
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
@@ -197,21 +198,28 @@ class Config:
         )
 
     @classmethod
-    def read(cls, options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    def read(
+        cls, options: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None, flags: bool = False
+    ) -> Config:
         """Parse the settings. Never raises: an invalid value causes a warning, and the default is used.
 
         Args:
             options: Settings by name; None for a setting that is not given.
             environ: Environment variables; by default those of this process.
+            flags: Whether the options are flags of a command, and messages call them so.
         """
         environ = os.environ if environ is None else environ
         options = dict(options or {})
         values: dict[str, Any] = {}
+        given: dict[str, str] = {}
         for row in fields(cls):
             variable = PREFIX + row.name.upper()
             name, value = row.name, options.pop(row.name, None)
             if value is None:
                 name, value = variable, environ.get(variable, "").strip() or None
+            elif flags:
+                name = "--" + row.name.replace("_", "-")
+            given[row.name] = name
             default = row.metadata["default"]
             if value is None or (value == default and value in ("auto", "none")):
                 continue
@@ -223,12 +231,25 @@ class Config:
                 used = redacted(",".join(error.valid)) or f"the default ({default})"
                 _LOG.warning("%s: %s; using %s", name, error, used)
         for name in ("include_metrics", "exclude_metrics"):
-            _drop_unmatched(name, values)
+            _drop_unmatched(name, given[name], values)
         _warn_about_unknown_variables(environ)
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
-        return cls(**values, **options)
+        config = cls(**values, **options)
+        object.__setattr__(config, "_given", given)
+        return config
+
+    def name_of(self, setting: str) -> str:
+        """Return the name by which a setting was given, for messages: a flag, an argument or a variable."""
+        given: dict[str, str] = self._given
+        return given.get(setting, PREFIX + setting.upper())
+
+    def changed(self, **values: Any) -> Config:
+        """Return the settings with other values for some."""
+        config = Config(**{row.name: getattr(self, row.name) for row in fields(self)} | values)
+        object.__setattr__(config, "_given", self._given)
+        return config
 
     @property
     def interval(self) -> float:
@@ -279,15 +300,14 @@ def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
     return [] if entry_points(group=SOURCE_GROUP) else found
 
 
-def _drop_unmatched(name: str, values: dict[str, Any]) -> None:
+def _drop_unmatched(name: str, given: str, values: dict[str, Any]) -> None:
     patterns = values.get(name) or ()
     dropped = unmatched(patterns, values.get("openmetrics"))
     if dropped:
         values[name] = [pattern for pattern in patterns if pattern not in dropped] or None
         _LOG.warning(
-            "%s%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
-            PREFIX,
-            name.upper(),
+            "%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
+            given,
             redacted(", ".join(map(repr, dropped))),
             redacted(",".join(values[name] or ())) or "the default (none)",
         )
@@ -303,7 +323,11 @@ def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
         from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
 
         similar = get_close_matches(variable.upper().removeprefix(PREFIX), names, 1)
-        hint = f"did you mean {PREFIX}{similar[0]}?" if similar else f"the settings are {', '.join(names).lower()}"
+        hint = (
+            f"did you mean {PREFIX}{similar[0]}?"
+            if similar
+            else "'otel-hardware run --help-settings' lists all settings"
+        )
         _LOG.warning("%s is not a setting and is ignored; %s", variable, hint)
 
 

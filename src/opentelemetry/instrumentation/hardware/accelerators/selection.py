@@ -221,6 +221,7 @@ class DeviceFilter:
         environ: The environment, with the variables that restrict a program.
         rule: The meaning of these variables.
         files: The kernel's files, to find devices of other vendors that a word may mean.
+        setting: The name by which the setting was given, for messages.
 
     Attributes:
         devices: All devices.
@@ -234,7 +235,9 @@ class DeviceFilter:
         environ: Mapping[str, str] = MappingProxyType({}),
         rule: VisibilityRule = VisibilityRule(),  # noqa: B008 - immutable
         files: Files | None = None,
+        setting: str = f"{PREFIX}DEVICES",
     ) -> None:
+        self._setting = setting
         self._words = selection_words(words, environ)
         self._environ = environ
         self._rule = rule
@@ -256,8 +259,8 @@ class DeviceFilter:
         if new:
             existing = f"are {', '.join(map(_names, devices))}" if devices else "is none"
             _LOG.warning(
-                "%sDEVICES: there is no %s %s, left out; there %s",
-                PREFIX,
+                "%s: there is no %s %s, left out; there %s",
+                self._setting,
                 self._rule.noun,
                 redacted(", ".join(new)),
                 existing,
@@ -303,12 +306,12 @@ class DeviceFilter:
         if self._selection.ids or not self.devices:
             return []
         if self.by_use:
-            return [f"{rule.metrics}: the program has used no {rule.noun} so far ({PREFIX}DEVICES=process)"]
+            return [f"{rule.metrics}: the program has used no {rule.noun} so far ({self._setting}=process)"]
         if self.by_environ:
             values = [f"{name}={printable(self._environ[name])}" for name in rule.variables if name in self._environ]
             subject = " and ".join(values) or "this container"
             return [f"{rule.metrics}: {subject} {'show' if len(values) > 1 else 'shows'} the program no {rule.noun}"]
-        return [f"{rule.metrics}: no {rule.noun} is one of those in {PREFIX}DEVICES"]
+        return [f"{rule.metrics}: no {rule.noun} is one of those in {self._setting}"]
 
 
 def _names(device: FoundDevice) -> str:

@@ -185,7 +185,7 @@ class AcceleratorSource(Source):
             raise Unavailable(self.absent)
         words = config.devices if self.is_selectable else ["all"]
         rule = self.visibility()
-        self.selection = DeviceFilter(words, environ, rule, self.files)
+        self.selection = DeviceFilter(words, environ, rule, self.files, self.context.config.name_of("devices"))
         if self.context.claim and self.selection.by_environ and not environ.keys().isdisjoint(rule.variables):
             self.context = self.context._replace(is_reporter=True)  # of its own devices, which others may not see
         self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())

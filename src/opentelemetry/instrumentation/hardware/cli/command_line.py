@@ -9,8 +9,9 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
+from difflib import get_close_matches
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, printed_logs, say
 from opentelemetry.instrumentation.hardware.redaction import redacted
@@ -48,7 +49,8 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
 def commands() -> dict[str, ModuleType]:
     """The module of each sub-command, by name. They import what is expensive when they run.
 
-    A module has ``HELP``, a line for the list of commands; ``DESCRIPTION`` with examples and exit status;
+    A module has ``HELP``, a line for the list of commands; ``DESCRIPTION`` with examples and exit status; if it needs
+    more than a screen, ``DETAILS``, which only ``--help-all`` shows;
     ``add_arguments(parser)``; and ``run(arguments)``, which returns the exit status. It raises Mistake if the user has
     to change something; that sentence is printed instead of a traceback.
     """
@@ -74,7 +76,9 @@ def run(argv: Sequence[str] | None) -> int:
     try:
         _open_standard_streams()
         parser = _parser()
-        arguments = parser.parse_args(argv)
+        arguments, unknown = parser.parse_known_args(argv)
+        if unknown:
+            getattr(arguments, "parser", parser).error(f"unrecognized arguments: {' '.join(unknown)}")
         if "command" not in arguments:
             parser.print_help()
             return 2
@@ -101,7 +105,34 @@ class _Parser(argparse.ArgumentParser):
         """Print usage and message, and exit with status 2."""
         text, unknown, arguments = message.partition("unrecognized arguments: ")
         flags = re.findall(r"(?:^|(?<= ))--?[\w-]+", arguments)
-        super().error(redacted(text + unknown + (" ".join(flags) or arguments)))
+        choice = re.search(r"invalid choice: '?([^']*?)'? \(choose from (.*)\)", message)
+        if flags:
+            hint = _similar(flags[0], [each for action in self._actions for each in action.option_strings])
+        else:
+            hint = _similar(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""
+        super().error(redacted(text + unknown + (" ".join(flags) or arguments) + hint))
+
+
+def _similar(word: str, known: Sequence[str]) -> str:
+    """Return a suggestion for a misspelt word; "" if none is similar."""
+    found = get_close_matches(word, known, 1)
+    return f"; did you mean {found[0]}?" if found else ""
+
+
+class _HelpAll(argparse.Action):
+    """Prints the whole description of a command."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Print it and exit."""
+        parser.description = f"{parser.description}\n{self.const}"
+        parser.print_help()
+        parser.exit()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -113,7 +144,10 @@ def _parser() -> argparse.ArgumentParser:
             name, help=command.HELP, description=command.DESCRIPTION, formatter_class=_Layout
         )
         command.add_arguments(subparser)
-        subparser.set_defaults(command=command)
+        if hasattr(command, "DETAILS"):
+            text = "show this message with more details and exit"
+            subparser.add_argument("--help-all", action=_HelpAll, nargs=0, const=command.DETAILS, help=text)
+        subparser.set_defaults(command=command, parser=subparser)
     return parser
 
 

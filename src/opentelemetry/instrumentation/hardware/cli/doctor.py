@@ -25,7 +25,7 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 
-HELP = "check sources, settings and export, and say what to do"
+HELP = "check sources, settings and export, and show what to do"
 
 DESCRIPTION = """\
 Checks the sources, the settings, what opentelemetry-instrument needs, and the connection to the OTLP endpoint, to which
@@ -266,6 +266,6 @@ def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[
         else:
             yield Finding("settings", "default", name, shown if name == "counter_origin" else facts["default"])
     for message in messages:
-        name = message.partition(":")[0].removeprefix(PREFIX).lower()
+        name = message.partition(":")[0].removeprefix(PREFIX).removeprefix("--").replace("-", "_").lower()
         is_setting = name in {setting.name for setting in fields(Config)}
         yield Finding("settings", "note", name if is_setting else "warning", message)

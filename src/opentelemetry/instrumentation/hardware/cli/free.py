@@ -39,6 +39,13 @@ examples:
 If there are not enough, nothing is printed. The first example then starts the program without any GPU, because the
 variable is empty; the second one does not start it.
 
+exit status: 0; 1 if there are not enough idle GPUs or none can be read; 2 for wrong arguments.
+"""
+
+DETAILS = """\
+Sizes are 500M or 500MiB (powers of 1024), 500MB (powers of 1000), or a share of the memory. The default allows for a
+desktop.
+
 A GPU is idle if it responds, and its memory in use, its utilization and the number of processes that compute on it do
 not exceed the limits. Programs that only draw, such as a desktop, are not counted. If the memory in use is unknown, the
 GPU is not idle; an unknown utilization and unknown processes are not checked. In compute mode EXCLUSIVE_PROCESS no
@@ -52,8 +59,6 @@ by its index, because its UUID does not have the form that CUDA documents.
 CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and OTEL_PYTHON_HARDWARE_DEVICES
 restrict the choice. The GPUs are read through NVML, or nvidia-smi if NVML cannot be used (OTEL_PYTHON_HARDWARE_NVML,
 OTEL_PYTHON_HARDWARE_NVIDIA_SMI); those of AMD through the files of amdgpu, or amd-smi or rocm-smi.
-
-exit status: 0; 1 if there are not enough idle GPUs or none can be read; 2 for wrong arguments.
 """
 
 _TIMEOUT = 60.0
@@ -123,8 +128,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         type=_memory,
         default=_DEFAULT,
-        help="memory that may be in use: 500M or 500MiB (powers of 1024), 500MB (powers of 1000), or a share "
-        "such as 5%%; default: 5%% and at most 1GiB, which allows for a desktop",
+        help="memory that may be in use, such as 500MiB or 5%%; default: 5%% and at most 1GiB",
     )
     text = "utilization that is still idle; default: 5"
     parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)

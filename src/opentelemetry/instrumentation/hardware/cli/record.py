@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.drivers import Drivers, capture
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover, unknown_source
 
 _UNRELATED = ("sources", "sample_interval", "counter_origin")
 """Settings that do not affect a source."""
@@ -30,9 +30,8 @@ Opens one source, reads it several times, and writes every call of its drivers a
 as lines of JSON: contents of the kernel's files, results of libraries, output of tools.
 
 Attach such a capture to a report about a wrong or missing value: it becomes a test of this
-package. It contains what the source reads and nothing else. For file systems, containers and
-processes this includes mounts and names of control groups. Check it before you publish it, and
-replace words with --hide.
+package. For file systems, containers and processes it includes mounts and names of control groups.
+Check it before you publish it, and replace words with --hide.
 
 examples:
   otel-hardware record host --output host.jsonl
@@ -72,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Write the capture."""
     load = discover().get(arguments.source)
     if load is None:
-        raise Mistake(f"unknown source {arguments.source}; the sources are {', '.join(discover())}")
+        raise Mistake(unknown_source(arguments.source, discover()))
     make = load()
     try:
         with interruptible(), _output(arguments.output) as output:

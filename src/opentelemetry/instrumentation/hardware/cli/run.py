@@ -39,12 +39,23 @@ examples:
   otel-hardware run --attach 4711        with those of a running process
   OTEL_METRICS_EXPORTER=console otel-hardware run --duration 20
 
-Variables configure export: OTEL_EXPORTER_OTLP_ENDPOINT, _PROTOCOL (grpc or http/protobuf) and _HEADERS,
-OTEL_METRICS_EXPORTER, OTEL_RESOURCE_ATTRIBUTES, OTEL_SERVICE_NAME (default: otel-hardware). If no Collector accepts
-connections, export is retried until one does. At the end, the last values are exported within 5 seconds.
+OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_METRICS_EXPORTER and the other variables of the SDK configure export. It is retried
+until a Collector accepts it.
 
-exit status: 0; 1 if nothing arrived; with a program its own (128 + n if signal n killed it, 126 or 127 if it cannot be
-started); 2 for wrong arguments.
+exit status: 0; 1 if nothing arrived; with a program its own; 2 for wrong arguments.
+"""
+
+DETAILS = """\
+The variables that are used most are OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_PROTOCOL (grpc or http/protobuf),
+OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER, OTEL_METRIC_EXPORT_INTERVAL, OTEL_RESOURCE_ATTRIBUTES and
+OTEL_SERVICE_NAME (default: otel-hardware). An invalid variable causes a warning, and its default is used.
+
+If nothing accepts connections at the default endpoint, a table on the terminal, or at the end of the program, shows the
+values, while export is retried. Failures are printed once for each reason, and counted at the end. At the end, the last
+values are exported within 5 seconds.
+
+The exit status of a program that signal n killed is 128 + n; that of one that cannot be started is 126 or 127. As
+process 1 of a container, the command also reaps orphaned processes, so no separate init is needed.
 """
 
 _FIRST_READING = 0.5
@@ -71,19 +82,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval",
         type=seconds,
         metavar="SECONDS",
-        help="time between two exports; default: OTEL_METRIC_EXPORT_INTERVAL (milliseconds), else 15",
+        help="time between two exports; default: 15",
     )
     parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="stop after this time")
     parser.add_argument(
         "--attach",
         type=int,
         metavar="PID",
-        help="also export what this running process and its descendants use; stop when it ends",
+        help="also export what this process uses; stop when it ends",
     )
     parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
     parser.add_argument("--console", action="store_true", help="also show a live table in the terminal")
     settings.add(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="program to start")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help=argparse.SUPPRESS)
 
 
 def run(arguments: argparse.Namespace) -> int:

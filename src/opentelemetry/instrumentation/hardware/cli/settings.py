@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware.catalog import DETAILS
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, unmatched
 
-_COMMON: Final = ("sources", "devices", "detail")
-"""The settings that ``--help`` shows; ``--help-settings`` shows all."""
+_COMMON: Final = {
+    "sources": "sources to read, such as host,nvidia; -NAME leaves one out; default: all",
+    "devices": "GPUs and NPUs to report, such as 0,1; visible: those that the program can use; default: all",
+    "detail": f"more metrics: {', '.join(DETAILS)}",
+}
+"""The settings that ``--help`` shows, in short; ``--help-settings`` describes all."""
 
 
 def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
     """Add a flag for each setting, except those that have no effect on the command."""
-    group = parser.add_argument_group("settings", f"A flag overrides the variable {PREFIX}<NAME>.")
+    group = parser.add_argument_group("settings")
     _add_flags(group, but, _COMMON)
-    group.add_argument("--help-settings", action=_HelpSettings, but=but, help="show the flags of all settings and exit")
+    text = f"show all settings; each is also a variable, {PREFIX}NAME"
+    group.add_argument("--help-settings", action=_HelpSettings, but=but, help=text)
 
 
 class _HelpSettings(argparse.Action):
@@ -38,13 +44,14 @@ class _HelpSettings(argparse.Action):
     ) -> None:
         """Print them and exit."""
         shown = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-        names = [setting.name for setting in fields(Config)]
-        _add_flags(shown.add_argument_group(f"settings of {parser.prog}"), self._but, names)
+        text = f"A flag overrides the variable {PREFIX}NAME."
+        _add_flags(shown.add_argument_group(f"settings of {parser.prog}", text), self._but)
         shown.print_help()
         parser.exit()
 
 
-def _add_flags(group: argparse._ArgumentGroup, but: Collection[str], shown: Collection[str]) -> None:
+def _add_flags(group: argparse._ArgumentGroup, but: Collection[str], brief: Mapping[str, str] | None = None) -> None:
+    """Add the flags, each with its description; if brief ones are given, others have none."""
     for setting in fields(Config):
         if setting.name in but:
             continue
@@ -55,7 +62,7 @@ def _add_flags(group: argparse._ArgumentGroup, but: Collection[str], shown: Coll
             "--" + setting.name.replace("_", "-"),
             type=_parser(read, facts["form"]),
             metavar=setting.name.rpartition("_")[2].upper(),
-            help=text if setting.name in shown else argparse.SUPPRESS,
+            help=text if brief is None else brief.get(setting.name, argparse.SUPPRESS),
         )
 
 
@@ -65,14 +72,14 @@ def _sources(value: object) -> list[str]:
     Raises:
         ValueError: A word is not a source. In the environment it only causes a warning.
     """
-    from opentelemetry.instrumentation.hardware.sources import discover
+    from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 
     read = {setting.name: setting.metadata["read"] for setting in fields(Config)}["sources"]
     words: list[str] = read(value)
     known = [*discover(), "auto"]
     for word in words:
         if word.removeprefix("-") not in known:
-            raise ValueError(f"unknown source {word.removeprefix('-')}; the sources are {', '.join(known[:-1])}")
+            raise ValueError(unknown_source(word.removeprefix("-"), known[:-1]))
     return words
 
 
@@ -98,7 +105,8 @@ def config(arguments: argparse.Namespace) -> Config:
         if unknown:
             flag = "--" + name.replace("_", "-")
             raise Mistake(f"{flag}: no metric matches {', '.join(unknown)}; 'otel-hardware metrics' lists all metrics")
-    return Config.read({setting.name: getattr(arguments, setting.name, None) for setting in fields(Config)})
+    flags = {setting.name: getattr(arguments, setting.name, None) for setting in fields(Config)}
+    return Config.read(flags, flags=True)
 
 
 def seconds(text: str) -> float:

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli import settings
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 HELP = "print all values now, as a table, JSON, CSV, W&B keys or OTLP"
 
 DESCRIPTION = """\
-Reads all sources, waits for the window, reads them again, and prints the values. Counters are totals since boot or
-process start. Means, ratios and rates (+) cover the window.
+Reads all sources twice, and prints the values. Counters are totals since boot or process start. Means, ratios and rates
+(+) cover the time between the readings.
 
 examples:
   otel-hardware snapshot                               a table of all values
@@ -34,6 +33,10 @@ examples:
   otel-hardware snapshot --format otlp-json | curl -d @- \\
       -H 'Content-Type: application/json' http://localhost:4318/v1/metrics
 
+exit status: 0; 2 for wrong arguments; 130 if interrupted before anything was printed.
+"""
+
+DETAILS = """\
 formats:
   table      for people, with the reasons for missing values at the end
   json       one object per moment: time, host, window, pid (with --pid), problems,
@@ -41,10 +44,9 @@ formats:
   csv        one line per value, under a header
   wandb      one object per moment: _timestamp, _runtime, and the keys of W&B's
              system metrics (cpu, proc.memory.rssMB, gpu.0.powerWatts ...).
-             W&B's own history export adds "system." before each key.
+             W&B's own history export adds "system." before each key. proc.* is
+             the process of --pid, by default this command itself.
   otlp-json  one ExportMetricsServiceRequest per moment, in OTLP/HTTP's JSON
-
-exit status: 0; 2 for wrong arguments; 130 if interrupted before anything was printed.
 """
 
 _WATCH_INTERVAL = 2.0
@@ -54,22 +56,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.usage = "otel-hardware snapshot [flags]"
     parser.add_argument(
-        "--format", choices=("table", "json", "csv", "wandb", "otlp-json"), default="table", help="default: table"
+        "--format",
+        choices=("table", "json", "csv", "wandb", "otlp-json"),
+        metavar="FORMAT",
+        default="table",
+        help="table, json, csv, wandb (W&B's keys) or otlp-json; default: table",
     )
     parser.add_argument(
         "--window",
         type=seconds,
         metavar="SECONDS",
-        help="time between the two readings, which means and rates cover; default: 1",
+        help="time that means and rates cover; default: 1",
     )
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
-    parser.add_argument(
-        "--watch", action="store_true", help="redraw the table in place, every 2 seconds unless --every is given"
-    )
+    parser.add_argument("--watch", action="store_true", help="redraw the table in place")
     parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N moments")
-    parser.add_argument(
-        "--pid", metavar="PID", help="add the metrics of this process; for wandb the default is this command itself"
-    )
+    parser.add_argument("--pid", metavar="PID", help="add the metrics of this process and its descendants")
     settings.add(parser)
 
 
@@ -84,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
     if arguments.pid is None and "process" not in (config.sources or ()):
-        config = replace(config, sources=[*(config.sources or ()), "-process"])  # it would be this command itself
+        config = config.changed(sources=[*(config.sources or ()), "-process"])  # it would be this command itself
     printers = {"wandb": _print_wandb_rows, "otlp-json": _print_otlp_requests}
     try:
         printers.get(arguments.format, _print_views)(arguments, config, pid)

@@ -43,7 +43,7 @@ _MAX_VALUE = 1e100
 _MAX_MEAN = 2.0**53
 """Limit of values in a running integral; a larger one would swallow later ones by rounding."""
 
-_Peaks: TypeAlias = "tuple[tuple[float, float], ...]"
+_Peaks: TypeAlias = "tuple[tuple[float, Number], ...]"
 """Times and values: the newest reading, and before it each reading that is higher than all later ones."""
 
 
@@ -269,7 +269,8 @@ class _Reading:
         if not _is_number(value):
             return False
         peaks = [peak for peak in self.peaks.get(series, ()) if peak[1] > value]
-        peaks.append((self.time, float(value)))
+        is_bytes = type(value) is int and series.metric.unit == "By"
+        peaks.append((self.time, value if is_bytes else float(value)))
         if len(peaks) > _PEAKS:
             falls = [before[1] - after[1] for before, after in zip(peaks, peaks[2:])]
             del peaks[1 + falls.index(min(falls))]

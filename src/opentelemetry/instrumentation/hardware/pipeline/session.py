@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
@@ -28,8 +27,8 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.redaction import redacted
-from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, export_interval
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
+from opentelemetry.instrumentation.hardware.settings import Config, export_interval
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover, unknown_source
 
 _LOG = logging.getLogger(__name__)
 
@@ -358,14 +357,10 @@ def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:
     """Return the settings without unknown names in ``SOURCES``, and log a warning for each of them."""
     for word in config.sources or ():
         if word.removeprefix("-") not in known and word != "auto":
-            config = replace(config, sources=[other for other in config.sources or () if other != word])
-            _LOG.warning(
-                "%sSOURCES: there is no source %s, left out; the sources are %s%s",
-                PREFIX,
-                redacted(word.removeprefix("-")),
-                ", ".join(known),
-                "" if config.sources else "; all of them are read",
-            )
+            config = config.changed(sources=[other for other in config.sources or () if other != word])
+            problem = unknown_source(redacted(word.removeprefix("-")), known)
+            used = "it is ignored" if config.sources else "all sources are read"
+            _LOG.warning("%s: %s (%s)", config.name_of("sources"), problem, used)
     return config
 
 

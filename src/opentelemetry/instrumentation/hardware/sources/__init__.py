@@ -172,6 +172,34 @@ def discover() -> dict[str, Callable[[], type[Source]]]:
     return sources
 
 
+_KINDS = {
+    "nvidia or amd": ("gpu", "gpus", "cuda", "rocm"),
+    "nvidia": ("nvml", "dcgm"),
+    "apple": ("mac", "metal", "mps"),
+    "host": ("cpu", "memory", "disk", "network", "system"),
+    "filesystem": ("disks", "mounts", "df"),
+    "container": ("cgroup", "docker"),
+    "hwmon": ("temperature", "sensors", "fan"),
+    "powercap": ("rapl", "power", "energy"),
+    "graphcore": ("ipu",),
+    "trainium": ("neuron", "inferentia"),
+    "openmetrics": ("prometheus",),
+}
+"""The sources that a word for a kind of hardware, or for a driver, may mean."""
+
+
+def unknown_source(word: str, known: Iterable[str]) -> str:
+    """Describe a word that is not the name of a source: what it may mean, else all names."""
+    names = [*known]
+    meant = next((name for name, words in _KINDS.items() if word.lower() in words), "")
+    if not meant:
+        from difflib import get_close_matches  # rarely needed
+
+        meant = next(iter(get_close_matches(word.lower(), names, 1)), "")
+    hint = f"did you mean {meant}?" if meant else f"the sources are {', '.join(names)}"
+    return f"there is no source {word}; {hint}"
+
+
 def _load(name: str) -> type[Source]:
     module = importlib.import_module(f"{__name__}.{name}")
     source: type[Source] = getattr(module, name.capitalize())

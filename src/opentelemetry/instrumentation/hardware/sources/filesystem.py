@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.redaction import redacted
-from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.system.machine import Mount, machine
 
@@ -42,7 +42,7 @@ class Filesystem(Source):
         if not self._mounts():
             raise Unavailable(
                 f"none of {', '.join(named)} can be read" if named else "no file system on a disk is mounted",
-                f"set {PREFIX}DISK_PATHS to paths that exist, such as /",
+                f"set {self.context.config.name_of('disk_paths')} to paths that exist, such as /",
             )
         self._series = SeriesCache()
         self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
@@ -62,8 +62,8 @@ class Filesystem(Source):
             except OSError as error:
                 self._unreadable.append(f"{redacted(path)}: {error.strerror or error}")
                 _LOG.warning(
-                    "%sDISK_PATHS: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
-                    PREFIX,
+                    "%s: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
+                    self.context.config.name_of("disk_paths"),
                     redacted(path),
                     error.strerror or error,
                 )
