@@ -16,7 +16,7 @@ from tests.children import environment
 from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, run, snapshot, view
+from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, run, screen, snapshot, view
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -183,7 +183,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
                 runner.close()
 
     with ExitStack() as stack:
-        for module in (run, snapshot, view):
+        for module in (screen, snapshot, view):
             stack.enter_context(patch.object(module, "time", clock))
         wait = Signals.wait
 

@@ -37,6 +37,7 @@ from tests.tools.nvml import MIB, FakeNvml, h100, listed
 from textual.geometry import Region
 
 from opentelemetry.instrumentation.hardware.cli import figures
+from opentelemetry.instrumentation.hardware.cli.messages import say
 from opentelemetry.instrumentation.hardware.cli.top.app import Drawn, Panel
 from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
 from opentelemetry.instrumentation.hardware.cli.top.holders import ProcessReader, holders
@@ -177,12 +178,17 @@ def test_only_changed_lines_are_drawn(tmp_path: Path) -> None:
     on(tmp_path, 0, (80, 24), act, 1)
 
 
-def test_message_is_shown_and_kept(tmp_path: Path) -> None:
+def test_message_is_shown_for_a_while(tmp_path: Path) -> None:
     async def act(view: View) -> None:
-        print("otel-hardware: export to http://localhost:4317 fails", file=sys.stderr)
+        say("export to http://localhost:4317 fails")
+        await view.read()
         await view.pilot.pause()
         assert "export to http://localhost:4317 fails" in view.text
         assert len(view.text.splitlines()) == 24
+        for _ in range(15):
+            await view.read()
+        await view.pilot.pause()
+        assert "fails" not in view.text
 
     on(tmp_path, 0, (80, 24), act, 1)
 

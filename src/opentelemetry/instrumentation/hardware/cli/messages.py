@@ -28,12 +28,12 @@ class Mistake(Exception):  # noqa: N818 - the user's, not ours
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def held() -> Iterator[io.StringIO]:
     """Hold back the sentences of the block, which shows a live screen, and print them after it, each once."""
     text = io.StringIO()
     try:
         with redirect_stderr(text):
-            yield
+            yield text
     finally:
         for line in dict.fromkeys(text.getvalue().splitlines()):
             say(line.removeprefix(_START))

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.instrumentation.hardware.cli import program, settings
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, held, say
+from opentelemetry.instrumentation.hardware.cli import program, settings, top
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
 
@@ -71,9 +69,6 @@ _LAST_EXPORT_ATTACHED = 2.0
 
 _LAST_EXPORT_WITHOUT_CONNECTION = 0.5
 
-_TABLE_INTERVAL = 2.0
-"""Seconds between two tables on a terminal."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags and the program."""
@@ -92,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also export what this process uses; stop when it ends",
     )
     parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
-    parser.add_argument("--console", action="store_true", help="also show a live table in the terminal")
+    parser.add_argument("--console", action="store_true", help="also show the live view of 'otel-hardware top'")
     settings.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help=argparse.SUPPRESS)
 
@@ -134,7 +129,7 @@ class _Target(NamedTuple):
 
     @property
     def has_nobody(self) -> bool:
-        """Whether nothing accepts connections at the default endpoint: then a table is shown, too."""
+        """Whether nothing accepts connections at the default endpoint: then the live view is shown, too."""
         return not self.text or (self.down is not None and self.is_default)
 
 
@@ -148,7 +143,7 @@ def _run_alone(arguments: argparse.Namespace) -> int:
             if target.text:
                 say(f"exporting metrics of {socket.gethostname()} {target.text}; Ctrl-C stops")
             if arguments.console or (target.has_nobody and sys.stdout.isatty()):
-                _watch(session, arguments, signals, lambda: _note(target, exports))
+                top.show(session, signals, arguments.interval, arguments.duration, lambda: _note(target, exports))
             else:
                 signals.wait(arguments.duration)
     return _status(exports)
@@ -163,30 +158,6 @@ def _note(target: _Target, exports: Sequence[Exports]) -> str:
 def _status(exports: Sequence[Exports]) -> int:
     """Return the exit status: 1 if nothing arrived at an exporter's destination."""
     return int(any(not each.arrived for each in exports))
-
-
-def _watch(session: Session, arguments: argparse.Namespace, signals: Signals, note: Callable[[], str]) -> None:
-    """Show tables until a signal or the end of the duration."""
-    from opentelemetry.instrumentation.hardware.cli.screen import Screen
-    from opentelemetry.instrumentation.hardware.cli.view import Viewer
-
-    viewer = Viewer(session)
-    due = time.monotonic()
-    end = due + (arguments.duration or math.inf)
-    with Screen(sys.stdout, live=True) as screen, held() if screen.in_place else nullcontext():
-        interval = arguments.interval or (_TABLE_INTERVAL if screen.in_place else _interval())
-        wait = min(interval, 1.0)  # the first table comes soon
-        while True:
-            due = max(due + wait, time.monotonic())
-            has_ended = signals.wait(max(0.0, min(due, end) - time.monotonic())) or time.monotonic() >= end
-            if not has_ended or wait != interval or due >= end:
-                view = viewer.collect()
-                # Within a job the host has a reporter already, and only the process is left.
-                shown = view.of_host() if session.is_reporter else view
-                screen.show(shown, f"otel-hardware run: {note()}; Ctrl-C stops")
-            if has_ended:
-                return
-            wait = interval
 
 
 def _run_attached(arguments: argparse.Namespace) -> int:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TextIO
 
 from opentelemetry.instrumentation.hardware.cli.layout import clip
+from opentelemetry.instrumentation.hardware.cli.messages import held
+from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.table import draw
-from opentelemetry.instrumentation.hardware.cli.view import View
+from opentelemetry.instrumentation.hardware.cli.view import View, Viewer
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import export_interval
+
+INTERVAL = 2.0
+"""Seconds between two readings that are shown on a terminal."""
 
 _WIDTH = 100
 """Columns if the output is no terminal."""
@@ -57,6 +68,36 @@ class Screen:
     def _write(self, text: str) -> None:
         self._out.write(text)
         self._out.flush()
+
+
+def watch(
+    session: Session, signals: Signals, interval: float | None, duration: float | None, note: Callable[[], str]
+) -> None:
+    """Show tables until a signal or the end of the duration.
+
+    Args:
+        session: A started session.
+        signals: Signals that end it.
+        interval: Seconds between two tables; None for 2 on a terminal, and for the interval of export elsewhere.
+        duration: Seconds after which it ends.
+        note: Returns the first line of the screen.
+    """
+    viewer = Viewer(session)
+    due = time.monotonic()
+    end = due + (duration or math.inf)
+    with Screen(sys.stdout, live=True) as screen, held() if screen.in_place else nullcontext():
+        interval = interval or (INTERVAL if screen.in_place else export_interval())
+        wait = min(interval, 1.0)  # the first table comes soon
+        while True:
+            due = max(due + wait, time.monotonic())
+            has_ended = signals.wait(max(0.0, min(due, end) - time.monotonic())) or time.monotonic() >= end
+            if not has_ended or wait != interval or due >= end:
+                view = viewer.collect()
+                # Within a job the host has a reporter already, and only the process is left.
+                screen.show(view.of_host() if session.is_reporter else view, note())
+            if has_ended:
+                return
+            wait = interval
 
 
 def _cut(lines: list[str], columns: int, rows: int) -> list[str]:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.cli import settings
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, held, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import ENDING, Signals
 
@@ -38,9 +38,6 @@ terminal, 'otel-hardware snapshot --watch' prints a table instead.
 exit status: 0; 2 for wrong arguments.
 """
 
-INTERVAL = 2.0
-"""Seconds between two readings."""
-
 _INSTALL = "the live view needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'"
 
 
@@ -54,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the view until a key, a signal or the end of the duration."""
+    from opentelemetry.instrumentation.hardware.cli.screen import INTERVAL
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
     if not is_terminal():
@@ -62,12 +60,11 @@ def run(arguments: argparse.Namespace) -> int:
     config = replace(config, detail=[*(config.detail or ()), "cpu"])
     if "process" not in (config.sources or ()):  # it would be this command itself
         config = replace(config, sources=[*(config.sources or ()), "-process"])
-    interval = arguments.every or INTERVAL
     with Signals(ENDING, even_ignored=True) as signals:
-        session = Session(config, interval=interval, environ={}, all_processes=True)
+        session = Session(config, interval=arguments.every or INTERVAL, environ={}, all_processes=True)
         session.start()
         try:
-            show(session, signals, interval, arguments.duration)
+            show(session, signals, arguments.every, arguments.duration)
         finally:
             session.close()
     return 0
@@ -86,13 +83,14 @@ def is_installed() -> bool:
 def show(
     session: Session,
     signals: Signals,
-    interval: float = INTERVAL,
+    interval: float | None = None,
     duration: float | None = None,
     note: Callable[[], str] = str,
 ) -> None:
     """Show a started session in the terminal until a key, a signal or the end of the duration.
 
-    Without Textual, a table is redrawn instead, and a message says how to install it.
+    Without Textual, a table is redrawn instead, and a message says how to install it. Without a terminal, tables are
+    printed one after the other.
 
     Args:
         session: The session.
@@ -101,45 +99,23 @@ def show(
         duration: Seconds after which the view ends.
         note: Returns what the first line says about the export. It is called after each reading.
     """
-    if not is_installed():
-        say(_INSTALL)
-        _show_table(session, signals, interval, duration, note)
+    from opentelemetry.instrumentation.hardware.cli import screen
+
+    if is_terminal() and is_installed():
+        from opentelemetry.instrumentation.hardware.cli.top.app import Top
+        from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
+
+        feed = Feed(session)
+        try:
+            with held() as messages:
+                Top(feed, interval or screen.INTERVAL, note, signals, duration, messages).run()
+        finally:
+            feed.close()
         return
-    from opentelemetry.instrumentation.hardware.cli.top.app import Top
-    from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
-
-    feed = Feed(session)
-    app = Top(feed, interval, note, signals, duration)
-    try:
-        app.run()
-    finally:
-        feed.close()
-    for text in app.printed:
-        print(text, file=sys.stderr)
+    if is_terminal():
+        say(_INSTALL)
+    screen.watch(session, signals, interval, duration, lambda: f"{_title(note())}; Ctrl-C stops")
 
 
-def _show_table(
-    session: Session, signals: Signals, interval: float, duration: float | None, note: Callable[[], str]
-) -> None:
-    """Redraw a table until a signal or the end of the duration."""
-    import math
-    import time
-
-    from opentelemetry.instrumentation.hardware.cli.screen import Screen
-    from opentelemetry.instrumentation.hardware.cli.view import Viewer
-
-    viewer = Viewer(session)
-    due = time.monotonic()
-    end = due + (duration or math.inf)
-    wait = min(interval, 1.0)  # the first table comes soon
-    with Screen(sys.stdout, live=True) as screen:
-        while True:
-            due = max(due + wait, time.monotonic())
-            has_ended = signals.wait(max(0.0, min(due, end) - time.monotonic())) or time.monotonic() >= end
-            if not has_ended or wait != interval or due >= end:
-                view = viewer.collect()
-                # Within a job the host has a reporter already, and only the process is left.
-                screen.show(view.of_host() if session.is_reporter else view, note())
-            if has_ended:
-                return
-            wait = interval
+def _title(note: str) -> str:
+    return f"otel-hardware run: {note}" if note else "otel-hardware top"

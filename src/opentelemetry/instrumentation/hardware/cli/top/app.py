@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, redirect_stderr, suppress
 from typing import Any, ClassVar, NamedTuple
 
 from rich.segment import Segment
@@ -57,6 +58,9 @@ _STYLES = {
     for at, color in enumerate(("#5fd787", "#87d787", "#afd787", "#d7d787", "#ffd75f", "#ffaf5f", "#ff875f", "#ff5f5f"))
 }
 """Colours of the 256 that every terminal has, so that nothing changes without true colour."""
+
+_MESSAGE = 30.0
+"""Seconds for which a message is shown."""
 
 _FASTEST, _SLOWEST = 0.5, 60.0
 """Bounds of the seconds between two readings."""
@@ -225,6 +229,7 @@ class Top(App[None]):
         note: Returns what the first line says about the export.
         signals: Signals that end it.
         duration: Seconds after which it ends; None if only a key or a signal ends it.
+        messages: Where standard error goes. The newest line is shown for a while.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -269,6 +274,7 @@ class Top(App[None]):
         note: Callable[[], str] = str,
         signals: Signals | None = None,
         duration: float | None = None,
+        messages: io.StringIO | None = None,
     ) -> None:
         super().__init__()
         self._feed = feed
@@ -283,7 +289,9 @@ class Top(App[None]):
         self._is_paused = False
         self._wake = asyncio.Event()
         self._error = ""
-        self._printed: list[str] = []
+        self._messages = io.StringIO() if messages is None else messages
+        self._redirection = ExitStack()
+        self._message = ("", 0.0)  # and when it came
 
     # -- life
 
@@ -298,7 +306,7 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.begin_capture_print(self, stdout=False)  # messages would be printed over the view
+        self._redirection.enter_context(redirect_stderr(self._messages))  # they would be printed over the view
         if self._signals is not None:
             asyncio.get_running_loop().add_reader(self._signals.fileno(), self._take_signal)
         if self._duration is not None:
@@ -311,17 +319,9 @@ class Top(App[None]):
         if self._signals is not None and self._signals.wait(0.0):
             self.exit()
 
-    def on_print(self, event: events.Print) -> None:
-        """Keep a message; it is shown below the panels, and printed at the end."""
-        text = event.text.strip()
-        if text:
-            self._printed.append(text)
-            self._show_bars()
-
-    @property
-    def printed(self) -> Sequence[str]:
-        """The messages that were printed while the view was open."""
-        return self._printed
+    def on_unmount(self) -> None:
+        """Restore standard error."""
+        self._redirection.close()
 
     async def _watch(self) -> None:
         """Read and show, until the end."""
@@ -439,7 +439,15 @@ class Top(App[None]):
     def _problem(self) -> str:
         """Return what is wrong, in a sentence."""
         problems = self._readout.view.snapshot.problems if self._readout else ()
-        found = [self._error, *(f"{each.source}: {each.reason}" for each in problems), *self._printed[-1:]]
+        now = self._readout.view.time if self._readout else 0.0
+        message = self._messages.getvalue().rstrip().rpartition("\n")[2].removeprefix("otel-hardware: ")
+        if message != self._message[0]:
+            self._message = (message, now)
+        found = [
+            self._error,
+            message if now < self._message[1] + _MESSAGE else "",
+            *(f"{each.source}: {each.reason}" for each in problems),
+        ]
         return next(filter(None, found), "")
 
     def _show_bars(self) -> None:

@@ -461,12 +461,11 @@ def _sensor(sensor: Sensor, width: int) -> Line:
 def header(host: str, view: View | None, note: str, clock: str, width: int) -> Line:
     """Return the first line of the screen."""
     uptime = figures.total(view, c.SYSTEM_UPTIME) if view else None
-    left: Line = [(" otel-hardware ", "brand"), (f" {host}", STRONG)]
-    if uptime is not None:
-        left.append((f"  up {duration(uptime)}", DIM))
-    right: Line = [(note, DIM), (f"  {clock} ", "")] if note else [(f"{clock} ", "")]
-    space = width - width_of(left) - width_of(right)
-    if space < 1:
-        right = [*fitted([(note, DIM)], max(0, width - width_of(left) - len(clock) - 4)), (f"  {clock} ", "")]
-        space = width - width_of(left) - width_of(right)
-    return [*left, (" " * max(space, 0), ""), *right]
+    name: Line = [(" otel-hardware ", "brand"), (f" {host}  ", STRONG)]
+    age: Line = [] if uptime is None else [(f"up {duration(uptime)}  ", DIM)]
+    time: Line = [(f"  {clock} ", "")]
+    space = width - width_of(name) - width_of(time)
+    if len(note) + width_of(age) > space:  # what is exported is more important
+        age = []
+    middle = fitted([(note, DIM)], max(0, space - width_of(age)), right=True)
+    return [*name, *age, *middle, *time]
