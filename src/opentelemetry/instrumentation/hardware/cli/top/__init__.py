@@ -30,10 +30,9 @@ examples:
   otel-hardware top --sources nvidia,host
 
 keys:
-  q quit   ? help   tab next panel   s sort   r reverse   z enlarge   p pause   + - interval   m what is missing
+  q quit   ? help   tab panel   s sort   r reverse   z zoom   p pause   + - interval   m missing
 
-It needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'. Without it, or if the output is no
-terminal, 'otel-hardware snapshot --watch' prints a table instead.
+It needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'. Without it, a table is redrawn instead.
 
 exit status: 0; 2 for wrong arguments.
 """
@@ -72,7 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def is_terminal() -> bool:
     """Whether the view can be shown."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    has_keyboard = sys.stdin is not None and sys.stdin.isatty()  # it is None if it was closed at start
+    return has_keyboard and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def is_installed() -> bool:
