@@ -8,6 +8,8 @@ import re
 import signal
 import subprocess
 import sys
+import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +140,32 @@ def test_wheel_that_is_older_than_the_sources_is_refused(gate: Any, tmp_path: Pa
     os.utime(built, (0, 0))
     with pytest.raises(gate.StepError, match="older than the sources"):
         gate.wheel()
+
+
+HOME = "opentelemetry/instrumentation/hardware/"
+
+
+@pytest.mark.parametrize(
+    ("names", "description", "problem"),
+    [
+        ([HOME + "py.typed", HOME + "cli/__init__.py"], "[a](https://a.example) [b](#b)", None),
+        ([HOME + "cli/__init__.py"], "", "py.typed"),
+        ([HOME + "py.typed", "tests/test_ci.py"], "", "tests/test_ci.py"),
+        ([HOME + "py.typed"], "[docs](docs/README.md)", "docs/README.md"),
+        ([HOME + "py.typed"], "![picture](docs/images/top.svg)", "top.svg"),
+    ],
+    ids=["right", "untyped", "foreign", "link", "picture"],
+)
+def test_wheel_has_only_the_package_and_absolute_links(
+    names: list[str], description: str, problem: str | None, gate: Any, tmp_path: Path
+) -> None:
+    built = tmp_path / "some.whl"
+    with zipfile.ZipFile(built, "w") as archive:
+        for name in names:
+            archive.writestr(name, "")
+        archive.writestr("some-1.dist-info/METADATA", description)
+    with nullcontext() if problem is None else pytest.raises(gate.StepError, match=problem):
+        gate.check_contents(str(built))
 
 
 def test_portable_files_exist() -> None:
