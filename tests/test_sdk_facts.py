@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import partial
@@ -622,3 +623,21 @@ def test_counter_origin_follows_delta_temporality_preference(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
     instrument(source("odd", [(SYSTEM_NETWORK_ERRORS, 1000, NONE)]), meter_provider=deltas.provider)
     assert [point.value for point in deltas.ours() if point.name == "system.network.errors"] == [0]
+
+
+# -- The start time of a counter is its first collection, although the value is a total since boot: docs/metrics.md.
+
+
+def test_counter_starts_at_its_first_collection(bench: Bench) -> None:
+    bench.meter.create_observable_counter("total", [lambda options: [Observation(7)]])
+    created = time.time_ns()
+
+    def start() -> int:
+        data = bench.collect()
+        assert data is not None
+        (metric,) = data.resource_metrics[0].scope_metrics[0].metrics
+        return int(metric.data.data_points[0].start_time_unix_nano)
+
+    first = start()
+    assert created <= first
+    assert start() == first
