@@ -14,6 +14,7 @@ import logging
 import os
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from opentelemetry.sdk.trace import TracerProvider
@@ -25,6 +26,7 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
+warnings.simplefilter("ignore", DeprecationWarning)  # it forks beside threads
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 agent._PAUSES = (0.01, float(os.environ.get("SECOND_PAUSE", "0.02")))
 Nvidia.slow_interval = 0.1

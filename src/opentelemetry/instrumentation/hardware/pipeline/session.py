@@ -121,8 +121,7 @@ class Session:
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self._demand = Demand() if spans else demand
         self.ledgers: list[Ledger] = []
-        has_shares = spans and config.spans_shares in ("equal", "tokens")
-        self.shares = Shares(lambda: self.ledgers, clock) if has_shares else None
+        self.shares = Shares.of(config, lambda: self.ledgers, clock) if spans else None
         self._sources = self._find_sources(all_expected=drivers is not None)
         self._role: Role | None = None
         if reporter is not None and self._can_report and self._has_host_metrics():

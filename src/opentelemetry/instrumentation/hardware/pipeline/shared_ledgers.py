@@ -119,8 +119,7 @@ class AgentLedgers:
         self._demand = Demand(_map(descriptor, _PAGE, 0, writable=True))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
         self._ledgers = [_AgentLedger(self._memory, number) for number in range(_MOST)]
-        has_shares = config.spans_shares in ("equal", "tokens")
-        self.shares = Shares(partial(_used, self._memory, self._ledgers)) if has_shares else None
+        self.shares = Shares.of(config, partial(_used, self._memory, self._ledgers))
 
     @property
     def ledgers(self) -> Sequence[HasRows]:

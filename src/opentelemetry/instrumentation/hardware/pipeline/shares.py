@@ -1,9 +1,12 @@
 """Shares: divides the energy of the accelerators among the spans that run at the same time.
 
 Each joule belongs to one span, or to none: the shares of all spans and what is unattributed add up to the energy. It
-is divided among the leaf spans that run, which are those without an open child. The time is cut into slots where spans
-begin and end, at most ten per second. A slot has the energy that is not claimed yet, and how long the spans ran in it
-that have not claimed yet. A span that ends claims its part of each slot; the last one takes the rest.
+is divided among the leaf spans that run, which are those without an open child.
+
+In equal parts, one number is enough: the sum of the joules per leaf. A share is its increase while the span is a leaf.
+By tokens, which are known when a span ends, the time is cut into slots where spans begin and end, at most ten per
+second. A slot has the energy that is not claimed yet, and how long the spans ran in it that have not claimed yet. A
+span that ends claims its part of each slot; the last one takes the rest.
 """
 
 from __future__ import annotations
@@ -18,7 +21,11 @@ from math import isnan
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL
-from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY, SIZE, HasRows, Rows
+from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY, HasRows, Rows
+from opentelemetry.instrumentation.hardware.settings import Config
+
+_MOST: Final = 600
+"""Slots. If there are more, each two become one, so that the end of a span takes at most 0.2 ms."""
 
 _LEAST: Final = 1e-6
 """Seconds. If all other spans ran less in a slot, they have claimed already, and this is a rounding error."""
@@ -31,18 +38,20 @@ class Share:
         parent: The share of its parent, if that was open.
         children: How many of its children are open.
         since: When it became a leaf; None if it is none.
+        per_leaf: The sum of the joules per leaf then.
         seconds: How long it was a leaf before that.
         energy: What it has claimed, in joules.
         is_weighted: Whether it was weighted by its tokens.
         owner: The span.
     """
 
-    __slots__ = ("children", "energy", "is_weighted", "owner", "parent", "seconds", "since")
+    __slots__ = ("children", "energy", "is_weighted", "owner", "parent", "per_leaf", "seconds", "since")
 
-    def __init__(self, parent: Share | None, since: float) -> None:
+    def __init__(self, parent: Share | None) -> None:
         self.parent = parent
         self.children = 0
-        self.since: float | None = since
+        self.since: float | None = None
+        self.per_leaf = 0.0
         self.seconds = self.energy = 0.0
         self.is_weighted = False
         self.owner: weakref.ref[object] | None = None
@@ -63,6 +72,7 @@ class Shares:
 
     Args:
         ledgers: Returns the ledgers of all sources.
+        by_tokens: Whether shares are in proportion to tokens; else they are equal.
         clock: Monotonic seconds.
         wall_clock: Seconds since the epoch.
 
@@ -73,19 +83,30 @@ class Shares:
     def __init__(
         self,
         ledgers: Callable[[], Iterable[HasRows]],
+        by_tokens: bool,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.unattributed = 0.0
         self._energy = _Energy(ledgers, wall_clock)
+        self._by_tokens = by_tokens
         self._clock = clock
         self._pid = os.getpid()
         self._lock = threading.RLock()  # a signal handler may begin a span
         self._open: dict[int, Share] = {}  # by the ID of the span
         self._leaves = 0
+        self._per_leaf = 0.0
         self._lost: deque[int] = deque()
         self._slots = deque([_Slot(clock())])
         self._tokens = self._seconds = 0.0  # of the spans that ended
+
+    @classmethod
+    def of(
+        cls, config: Config, ledgers: Callable[[], Iterable[HasRows]], clock: Callable[[], float] = time.monotonic
+    ) -> Shares | None:
+        """Return the shares that the settings want; None if they want none."""
+        method = config.spans_shares or "off"
+        return None if method == "off" else cls(ledgers, method == "tokens", clock)
 
     def begin(self, span: object, span_id: int, parent_id: int | None) -> None:
         """Begin the share of a span. It is released if the span is forgotten without an end."""
@@ -99,9 +120,9 @@ class Shares:
                 if not parent.children:
                     self._claim(parent, now)
                 parent.children += 1
-            share = self._open[span_id] = Share(parent, now)
+            share = self._open[span_id] = Share(parent)
             share.owner = weakref.ref(span, lambda _: self._lost.append(span_id))  # no lock: any thread may collect it
-            self._leaves += 1
+            self._become_leaf(share, now)
             self._cut(now)
 
     def end(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
@@ -129,8 +150,7 @@ class Shares:
             if parent is not None:
                 parent.children -= 1
                 if not parent.children and parent.owner is not None:
-                    parent.since = now
-                    self._leaves += 1
+                    self._become_leaf(parent, now)
             if not is_kept and parent is not None and parent.owner is not None:
                 parent.energy += share.energy
             elif not is_kept:
@@ -152,23 +172,31 @@ class Shares:
     def _advance(self) -> float:
         now, slot = self._clock(), self._slots[-1]
         energy = self._energy.increase()
-        if self._leaves:
+        if not self._leaves:
+            self.unattributed += energy
+        elif self._by_tokens:
             slot.energy += energy
             slot.presence += self._leaves * (now - slot.end)
         else:
-            self.unattributed += energy
+            self._per_leaf += energy / self._leaves
         slot.end = now
         return now
 
     def _cut(self, now: float) -> None:
         """Begin another slot, if the last one is long enough, and drop those of which everything is claimed."""
         slots = self._slots
+        if not self._by_tokens:
+            return
         if now - slots[-1].begin >= INTERVAL:
             slots.append(_Slot(now))
         while len(slots) > 1 and slots[0].presence <= _LEAST:
             self.unattributed += slots.popleft().energy
-        if len(slots) > SIZE:  # of a span that takes more than ten minutes, while others come and go
+        if len(slots) > _MOST:
             self._slots = deque(_merged(slots))
+
+    def _become_leaf(self, share: Share, now: float) -> None:
+        share.since, share.per_leaf = now, self._per_leaf
+        self._leaves += 1
 
     def _claim(self, share: Share, now: float, tokens: float = 0.0) -> None:
         """Add to a share what belongs to the time since it became a leaf."""
@@ -176,6 +204,12 @@ class Shares:
         assert since is not None
         self._leaves -= 1
         share.seconds += now - since
+        if self._by_tokens:
+            self._claim_slots(share, since, tokens)
+        else:
+            share.energy += self._per_leaf - share.per_leaf
+
+    def _claim_slots(self, share: Share, since: float, tokens: float) -> None:
         rate = expected = 1.0
         if self._tokens:
             rate = expected = self._tokens / self._seconds
