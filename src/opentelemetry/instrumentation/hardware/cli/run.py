@@ -128,7 +128,7 @@ class _Target(NamedTuple):
     is_default: bool = False
 
     @property
-    def has_nobody(self) -> bool:
+    def shows_table(self) -> bool:
         """Whether nothing accepts connections at the default endpoint: then the live view is shown, too."""
         return not self.text or (self.down is not None and self.is_default)
 
@@ -142,7 +142,7 @@ def _run_alone(arguments: argparse.Namespace) -> int:
         with _reporting(arguments, os.getpid(), target) as (session, exports):
             if target.text:
                 say(f"exporting metrics of {socket.gethostname()} {target.text}; Ctrl-C stops")
-            if arguments.console or (target.has_nobody and sys.stdout.isatty()):
+            if arguments.console or (target.shows_table and sys.stdout.isatty()):
                 top.show(session, signals, arguments.interval, arguments.duration, lambda: _note(target, exports))
             else:
                 signals.wait(arguments.duration)
@@ -212,7 +212,7 @@ def _report_program(
     set_defaults(os.environ, arguments.interval)
     target = _target(arguments)
     with _reporting(arguments, child.pid, target, reporter) as (session, exports):
-        viewer = Viewer(session, child.pid) if arguments.console or target.has_nobody else None
+        viewer = Viewer(session, child.pid) if arguments.console or target.shows_table else None
         if viewer is None:  # a table shows it
             _warn_if_process_is_missing(session)
         while not program.has_ended(child, signals, _interval()):
