@@ -23,9 +23,19 @@ def metrics(*arguments: str) -> str:
 
 def test_metrics_table_has_every_metric_once() -> None:
     lines = metrics().splitlines()
-    assert lines[0].split()[:4] == ["NAME", "KIND", "UNIT", "REPORTED"]
+    assert lines[0].split() == ["NAME", "DESCRIPTION"]
     assert [line.split()[0] for line in lines[1 : 1 + len(CATALOG)]] == [row.name for row in CATALOG]
     assert max(map(len, lines)) <= 100
+    opt_in = {line.split()[0] for line in lines[1 : 1 + len(CATALOG)] if line.split()[1] == "+"}
+    assert opt_in == {row.name for row in CATALOG if row.opt_in}
+
+
+def test_metrics_table_has_whole_descriptions_in_a_file() -> None:
+    lines = [" ".join(line.split()) for line in run(["otel-hardware", "metrics"]).stdout.splitlines()]
+    assert lines[0] == "NAME KIND UNIT DESCRIPTION"
+    for row in CATALOG:
+        mark = " +" if row.opt_in else ""
+        assert f"{row.name}{mark} {row.kind.value} {row.unit} {' '.join(row.help.split())}" in lines
 
 
 def test_metrics_json_has_all_of_a_catalog_row() -> None:

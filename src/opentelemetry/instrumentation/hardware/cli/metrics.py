@@ -31,6 +31,13 @@ exit status: 0; 2 if nothing matches.
 """
 
 
+_UNLIMITED = 1000
+"""Columns if the output is no terminal: a line is then not cut."""
+
+_WIDE = 140
+"""Columns of a terminal that has room for kind and unit, too."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
@@ -52,8 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.format == "json":
         print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
         return 0
-    width = shutil.get_terminal_size((100, 24)).columns
-    for line in _overview(rows, width) if arguments.glob is None else _details(rows, keys, width):
+    if arguments.glob is None:
+        lines = _overview(rows, shutil.get_terminal_size((_UNLIMITED, 24)).columns)
+    else:
+        lines = _details(rows, keys, shutil.get_terminal_size((100, 24)).columns)
+    for line in lines:
         print(line)
     return 0
 
@@ -100,12 +110,14 @@ def how(row: Metric) -> str:
 
 
 def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
-    table = [("NAME", "KIND", "UNIT", "REPORTED", "DESCRIPTION")]
+    """Yield a line for each metric: its name, kind and unit if there is room, and its description as far as it fits."""
+    table = [("NAME", "KIND", "UNIT", "DESCRIPTION")]
     for row in rows:
-        table.append((row.name, row.kind.value, row.unit, "opt-in" if row.opt_in else "default", row.help))
-    yield from columns(table, width)
+        table.append((row.name + " +" * bool(row.opt_in), row.kind.value, row.unit, row.help))
+    shown = table if width >= _WIDE else [(name, text) for name, _, _, text in table]
+    yield from columns(shown, width)
     yield ""
-    yield f"{len(rows)} metrics; 'otel-hardware metrics NAME' describes one"
+    yield f"{len(rows)} metrics; + marks those that are opt-in; 'otel-hardware metrics NAME' describes one"
 
 
 def _details(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
