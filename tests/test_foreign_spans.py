@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests import children
@@ -22,23 +23,43 @@ def _installed(library: str, module: str) -> None:
         raise Missing(f"{library} is not installed: pip install {library}")
 
 
-@pytest.mark.parametrize(
-    ("library", "module", "name"),
-    [("nemo-lens", "nemo", "megatron.train.step"), ("logfire", "logfire", "train {step}")],
-)
-def test_spans_of_a_library_have_the_energy_of_their_time(library: str, module: str, name: str, tmp_path: Path) -> None:
-    if library == "nemo-lens" and sys.version_info < (3, 13):
-        pytest.skip("nemo-lens needs Python 3.13")
-    need(lambda: _installed(library, module))
+def spans(line: list[str], folder: Path) -> list[dict[str, Any]]:
+    """Run a program that uses a simulated GPU from its beginning, and return those of its spans that have energy."""
     need(fake_nvml)
     gpu = {**h100(0), "PowerUsage": int(1000 * WATTS), "FieldValues.83": f"ullong {moving(5_000_000, 1000 * WATTS)}"}
-    fake = FakeNvml(tmp_path, gpu)
-    with children.started(children.command("foreign_spans", library), fake.environment) as child:
+    fake = FakeNvml(folder, gpu)
+    exporters = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
+    with children.started(line, {**exporters, **fake.environment}) as child:
         fake.set_lines({"gpu0.ComputeRunningProcesses": listed((child.pid, 700 * MIB))})
         out, err = child.communicate("\n", timeout=children.PATIENCE)
     assert child.returncode == 0, err
-    (span,) = [span for span in json.loads(out) if c.SPAN_ENERGY.name in span["attributes"]]
-    assert span["name"] == name
-    interval = span["attributes"][c.SPAN_RESOLUTION.name]
-    expected = pytest.approx(WATTS * span["seconds"], rel=0.05, abs=WATTS * interval)
+    return [span for span in json.loads(out) if c.SPAN_ENERGY.name in span["attributes"]]
+
+
+def check_energy(span: dict[str, Any]) -> None:
+    """Check that a span has the power multiplied by its duration."""
+    margin = WATTS * span["attributes"][c.SPAN_RESOLUTION.name]
+    expected = pytest.approx(WATTS * span["seconds"], rel=0.05, abs=margin)
     assert span["attributes"][c.SPAN_ENERGY.name] == expected
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="nemo-lens needs Python 3.13")
+def test_spans_of_nemo_lens_have_the_energy_of_their_time(tmp_path: Path) -> None:
+    need(lambda: _installed("nemo-lens", "nemo"))
+    (span,) = spans(children.command("foreign_spans", "nemo-lens"), tmp_path)
+    assert span["name"] == "megatron.train.step"
+    check_energy(span)
+
+
+def test_spans_of_logfire_have_the_energy_of_their_time(tmp_path: Path) -> None:
+    need(lambda: _installed("logfire", "logfire"))
+    (span,) = spans(children.command("foreign_spans", "logfire"), tmp_path)
+    assert span["name"] == "train {step}"
+    check_energy(span)
+
+
+def test_provider_that_is_not_the_global_one_takes_a_processor(tmp_path: Path) -> None:
+    """Under ``opentelemetry-instrument``, logfire has a TracerProvider of its own beside the global one."""
+    need(lambda: _installed("logfire", "logfire"))
+    (span,) = spans(children.instrumented("foreign_spans", "logfire", "processor"), tmp_path)
+    check_energy(span)
