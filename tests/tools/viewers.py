@@ -36,6 +36,7 @@ class Jaeger(Daemon):
             "extensions": {
                 "jaeger_query": {
                     "storage": {"traces": "memory"},
+                    "enable_tracing": False,  # of itself, to the fixed port 4317
                     "http": {"endpoint": http},
                     "grpc": {"endpoint": grpc},
                 },
