@@ -143,7 +143,8 @@ def _run_alone(arguments: argparse.Namespace) -> int:
             if target.text:
                 say(f"exporting metrics of {socket.gethostname()} {target.text}; Ctrl-C stops")
             if arguments.console or (target.shows_table and sys.stdout.isatty()):
-                top.show(session, signals, arguments.interval, arguments.duration, lambda: _note(target, exports))
+                interval = None if top.is_terminal() else arguments.interval
+                top.show(session, signals, interval, arguments.duration, lambda: _note(target, exports))
             else:
                 signals.wait(arguments.duration)
     return _status(exports)

@@ -118,4 +118,4 @@ def show(
 
 
 def _title(note: str) -> str:
-    return f"otel-hardware run: {note}" if note else "otel-hardware top"
+    return f"otel-hardware run: {note}" if note else f"otel-hardware top: {_INSTALL.partition(': ')[2]}"

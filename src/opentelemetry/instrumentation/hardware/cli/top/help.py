@@ -18,13 +18,13 @@ KEYS = (
 
 
 def _key(key: str, text: str) -> Line:
-    return [(f"  {key:<12}", STRONG), (text, "")]
+    return [(f"  {key:<15}", STRONG), (text, "")]
 
 
 HELP_LINES: list[Line] = [
     [("Keys", STRONG)],
     _key("tab", "next panel; shift+tab the one before"),
-    _key("↑ ↓ PgUp PgDn", "scroll the panel; also j k Home End and the wheel"),
+    _key("↑ ↓ PgUp PgDn", "scroll the panel; also j, k, Home, End and the wheel"),
     _key("s", "sort by the next column; or click on a title"),
     _key("r", "reverse the order"),
     _key("z  enter", "enlarge the panel, and back"),
@@ -40,6 +40,6 @@ HELP_LINES: list[Line] = [
     [("  red   ", BAD), ("  memory from 97 %, CPU, disk and file system from 95 %,", "")],
     [("        ", ""), ("  temperature at the limit, thermal throttling, errors", "")],
     [],
-    [("Values are means since the previous reading. Memory is total minus available.", DIM)],
+    [("Values are means since the previous reading; memory is total - available.", DIM)],
     [("A dash is a value that the driver does not report.", DIM)],
 ]
