@@ -199,6 +199,36 @@ def test_warning_of_the_receiver_is_one_sentence(protocol: str, stack: ExitStack
     assert program.exports[0].summary == ""
 
 
+def test_messages_of_a_receiver_are_limited(stack: ExitStack) -> None:
+    answers = Answers()
+    program = Program(stack, exporter(HTTP, stack.enter_context(http_receiver(answers))))
+    for number in range(20):
+        answers.message = f"it is {number} o'clock"
+        program.export()
+    assert program.said == ["URL accepts the values with a warning: it is 0 o'clock"]
+    for letter in "abcdefghijklmnopqrstuvwxyz":
+        answers.message = letter
+        program.export()
+    assert len(program.said) == 10
+    assert program.exports[0].arrived == 46
+
+
+def test_nothing_is_printed_after_the_end() -> None:
+    said: list[str] = []
+    with ExitStack() as stack:
+        answers = Answers(400)
+        each = exporter(HTTP, stack.enter_context(http_receiver(answers)), TIMEOUT)
+        provider = MeterProvider(
+            [PeriodicExportingMetricReader(each, export_interval_millis=math.inf)], shutdown_on_exit=False
+        )
+        stack.callback(provider.shutdown)
+        provider.get_meter("test").create_counter("counter").add(1)
+        with watched(provider, "URL", said.append) as (exports,):
+            pass
+        provider.force_flush(60_000)
+    assert (exports.failed, said) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("protocol", "answers", "sentence"),
     [
@@ -217,7 +247,7 @@ def test_warning_of_the_receiver_is_one_sentence(protocol: str, stack: ExitStack
         ),
         (HTTP, Answers(400, headers=PROTOBUF, body=b"<html>"), "HTTP 400 Bad Request"),
         (HTTP, Answers(400, body=b"<html>"), "HTTP 400 Bad Request"),
-        (HTTP, Answers(413, body=b"x" * 500), "HTTP 413 Request Entity Too Large: xxx"),
+        (HTTP, Answers(409, body=b"x" * 500), "HTTP 409 Conflict: xxx"),
     ],
 )
 def test_rejected_export_is_one_sentence_and_a_count(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 _PERIOD, _MOST = 600.0, 5
 """Seconds, and how many failures are printed in them if the endpoint comes and goes."""
+
+_MESSAGES = 10
+"""How many different messages of a receiver are printed. Some contain times or values."""
 
 
 class Exports:
@@ -87,6 +91,10 @@ class Exports:
             found.append(f"{self.name} rejected {self.rejected} values")
         return "; ".join(found)
 
+    def end(self) -> None:
+        """Print nothing more. An export that hangs may go on."""
+        self._tell = lambda sentence: None
+
     def log(self, text: str) -> None:
         """Note a message of the exporter: the reason of a failure, if there is no better one."""
         self._logged = text
@@ -146,8 +154,9 @@ class Exports:
             self._tell(waits if reason.is_unreachable else f"exports to {self.name} fail: {reason}")
 
     def _say_once(self, sentence: str) -> None:
-        if sentence not in self._told:
-            self._told.add(sentence)
+        key = re.sub(r"\d+", "", sentence)
+        if key not in self._told and len(self._told) < _MESSAGES:
+            self._told.add(key)
             self._tell(sentence)
 
 
@@ -176,6 +185,8 @@ def watched(provider: MeterProvider, url: str, tell: Callable[[str], None]) -> I
     try:
         yield found
     finally:
+        for each in found:
+            each.end()
         logger.removeHandler(handler)
         logger.propagate = propagate
 
