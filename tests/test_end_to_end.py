@@ -261,6 +261,7 @@ OPTIONAL = {
     c.PROCESS_TREE_MEMORY_USAGE: "a program without children",
     c.PROCESS_TREE_CPU_UTILIZATION: "a program without children",
     c.PROCESS_TREE_THREAD_COUNT: "a program without children",
+    c.SPANS_ENERGY_UNATTRIBUTED: "SPANS_SHARES is off",
 }
 """Default metrics that not every Linux machine has, with the reason; all others have to arrive."""
 
