@@ -70,20 +70,21 @@ def test_values_are_those_of_a_program_without_an_agent(tmp_path: Path) -> None:
             assert app.end() == []
     assert set(found["agent"]) == set(found["process"])
     for values in found.values():
-        assert values[c.SPAN_ENERGY.name] == pytest.approx(250.0 * SECONDS, rel=0.02)
-        assert values[c.SPAN_GPU_TIME.name] == pytest.approx(0.4 * SECONDS, rel=0.02)
+        assert values[c.SPAN_ENERGY.name] == pytest.approx(250.0 * SECONDS, rel=0.1)
+        assert values[c.SPAN_GPU_TIME.name] == pytest.approx(0.4 * SECONDS, rel=0.1)
     peak = c.SPAN_GPU_MEMORY_PEAK.name
     assert found["agent"][peak] == found["process"][peak]
 
 
-def test_spans_have_no_values_after_the_agent_was_killed(tmp_path: Path) -> None:
-    """Until the next agent. The program has no error."""
-    with program(tmp_path, "mode=agent", SECOND_PAUSE="1000") as app:
-        for _ in range(2):
-            app.wait_for_values()
-            (pid,) = app.ask("children")
-            os.kill(pid, signal.SIGKILL)
+def test_spans_have_no_values_while_no_agent_runs(tmp_path: Path) -> None:
+    """The program starts the next agent after some seconds, and has no error."""
+    with program(tmp_path, "mode=agent") as app:
+        app.wait_for_values()
+        (pid,) = app.ask("children")
+        os.kill(pid, signal.SIGKILL)
         wait_for(lambda: app.ask(SECONDS) == {}, PATIENCE, "span without values")
+        app.wait_for_values()
+        assert pid not in app.ask("children")
         assert app.end() == []
 
 

@@ -206,7 +206,7 @@ def test_gpu_is_noticed_before_the_next_slow_reading(machine: Callable[..., Fake
             fake.set_lines({"gpu0.ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))})
             wait_for(lambda: any(each.used for each in ledgers()), PATIENCE, "device that is used")
             found = tracing.span_from(begin, end)
-    expected = pytest.approx(WATTS * (end - begin), rel=0.02)
+    expected = pytest.approx(WATTS * (end - begin), rel=0.1)
     assert found[c.SPAN_ENERGY.name] == expected, "also of the time before it was noticed"
 
 
