@@ -88,7 +88,7 @@ def test_spans_have_no_values_while_no_agent_runs(tmp_path: Path) -> None:
         assert app.end() == []
 
 
-def test_forked_child_has_no_values_and_no_descriptors(tmp_path: Path) -> None:
+def test_forked_child_has_no_values_and_uninstrument_closes_all(tmp_path: Path) -> None:
     with program(tmp_path, "mode=agent") as app:
         app.wait_for_values()
         assert app.ask("descriptors") > 0
@@ -97,6 +97,13 @@ def test_forked_child_has_no_values_and_no_descriptors(tmp_path: Path) -> None:
         app.wait_for_values()
         app.ask("uninstrument")
         assert app.ask("descriptors") == 0
+        assert app.ask(SECONDS) == {}
+        assert app.end() == []
+
+
+def test_system_without_shared_memory_has_an_agent_and_no_values(tmp_path: Path) -> None:
+    with program(tmp_path, "mode=agent", WITHOUT_MEMFD="1") as app:
+        wait_for(lambda: app.ask("children"), PATIENCE, "agent")
         assert app.ask(SECONDS) == {}
         assert app.end() == []
 

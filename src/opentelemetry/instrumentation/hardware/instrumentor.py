@@ -190,11 +190,14 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """Create the memory in which an agent keeps the ledgers of spans, and measure spans with it."""
         from opentelemetry.instrumentation.hardware.pipeline import shared_ledgers  # not on Windows
 
+        descriptor = None
         try:
             descriptor = above_standard_streams(shared_ledgers.create())
             self._spans.open(shared_ledgers.AgentLedgers(descriptor, config))
         except (AttributeError, OSError) as error:
             _LOG.info("Spans are not measured beside an agent: %s", error)
+            if descriptor is not None:
+                os.close(descriptor)
             return None
         return descriptor
 
