@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from html import escape
 from math import sin
@@ -189,7 +190,33 @@ class View:
     async def resize(self, size: tuple[int, int]) -> None:
         """Change the size of the terminal."""
         await self.pilot.resize_terminal(*size)
-        await self.pilot.pause()
+        await self.until(lambda: self.app.screen.size == size)
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+        """Wait until a condition holds, or some seconds: the screen shows a change a moment later."""
+        deadline = time.monotonic() + seconds
+        while not condition() and time.monotonic() < deadline:
+            await self.pilot.pause(0.01)
+
+    async def shows(self, *words: str) -> None:
+        """Wait until these words are on the screen."""
+        await self.until(lambda: all(word in self.text for word in words))
+        assert all(word in self.text for word in words), f"{words}:\n{self.text}"
+
+    async def hides(self, word: str) -> None:
+        """Wait until a word is not on the screen any more."""
+        await self.until(lambda: word not in self.text)
+        assert word not in self.text
+
+    async def equals(self, path: Path, found: Callable[[], str], rewrite: bool) -> None:
+        """Wait until what is found is the text of a file; or write the file."""
+        if rewrite:
+            await self.until(lambda: False, 2.0)
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(found(), encoding="utf-8")
+        expected = path.read_text(encoding="utf-8")
+        await self.until(lambda: found() == expected)
+        assert found().splitlines() == expected.splitlines()
 
     @property
     def strips(self) -> list[Strip]:

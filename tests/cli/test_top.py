@@ -41,7 +41,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import say
 from opentelemetry.instrumentation.hardware.cli.top.app import Drawn, Panel
 from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
 from opentelemetry.instrumentation.hardware.cli.top.holders import ProcessReader, holders
-from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, width_of
+from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
 from opentelemetry.instrumentation.hardware.cli.view import Viewer
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -58,36 +58,26 @@ YELLOW, RED = "#ffd75f", "#ff5f5f"
 # -- whole screens
 
 
-def compare(found: str, path: Path, rewrite: bool) -> None:
-    if rewrite:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(found, encoding="utf-8")
-    assert found.splitlines() == path.read_text(encoding="utf-8").splitlines()
-
-
 @pytest.mark.parametrize("gpus", [0, 1, 16])
 def test_screen(gpus: int, tmp_path: Path, rewrite: bool) -> None:
     need(fake_nvml)
-    found: dict[str, str] = {}
 
     async def act(view: View) -> None:
-        for size in SIZES:
-            await view.resize(size)
+        for width, height in SIZES:
+            await view.resize((width, height))
+            await view.equals(FOLDER / f"{gpus}-gpus-{width}x{height}.txt", lambda: view.text, rewrite)
             lines = view.text.splitlines()
-            assert len(lines) == size[1]
-            assert max(map(len, lines)) <= size[0]
-            found[f"{size[0]}x{size[1]}"] = view.text
+            assert len(lines) == height
+            assert max(map(len, lines)) <= width
 
     on(tmp_path, gpus, SIZES[-1], act)
-    for size, text in found.items():
-        compare(text, FOLDER / f"{gpus}-gpus-{size}.txt", rewrite)
 
 
 def test_picture_of_the_readme(tmp_path: Path, rewrite: bool) -> None:
     need(fake_nvml)
 
     async def act(view: View) -> None:
-        compare(picture(view.strips), PICTURE, rewrite)
+        await view.equals(PICTURE, lambda: picture(view.strips), rewrite)
 
     on(tmp_path, 4, (120, 40), act, 68)
 
@@ -105,30 +95,33 @@ def test_keys(tmp_path: Path) -> None:
     need(fake_nvml)
 
     async def act(view: View) -> None:
+        await view.shows("GPU 2")
         assert rows(view, "devices")[:3] == ["GPU 0", "GPU 1", "GPU 2"]
         await view.press("r")
+        await view.shows("DEVICE▲")
         assert rows(view, "devices")[0] == "GPU 15"
         await view.press("r", "s", "s")
-        assert "MEMORY▼" in view.text
+        await view.shows("MEMORY▼")
         assert rows(view, "devices")[:2] == ["GPU 1", "GPU 15"], "by memory in use"
         await view.press("tab", "tab", "s", "s", "s", "s")
-        assert "CPU▼" in view.text
+        await view.shows("CPU▼")
         assert rows(view, "processes")[0] == "GPU 15"
-        assert "1-2 of 16" in view.text
+        await view.shows("1-2 of 16")
         await view.press("end")
-        assert "15-16 of 16" in view.text
+        await view.shows("15-16 of 16")
         await view.press("z")
-        assert "CPU 32 threads" not in view.text, "only the processes"
-        assert view.text.count("python train.py") == 15, "all processes have room"
+        await view.hides("CPU 32 threads")
+        await view.until(lambda: view.text.count("python train.py") == 15)  # all processes have room
+        assert view.text.count("python train.py") == 15
         await view.press("escape")
-        assert "CPU 32 threads" in view.text
+        await view.shows("CPU 32 threads")
         await view.press("p")
-        assert "paused" in view.text
+        await view.shows("paused")
         await view.press("p", "question_mark")
-        assert "next panel" in view.text
+        await view.shows("next panel")
         await view.press("escape", "m")
-        assert "Missing" in view.text
-        assert "graphcore: there is no IPU" in view.text
+        await view.shows("Missing")
+        await view.shows("graphcore: there is no IPU")
         await view.press("escape", "q")
         assert view.app.return_code == 0
 
@@ -139,14 +132,13 @@ def test_click_on_a_title_sorts(tmp_path: Path) -> None:
     need(fake_nvml)
 
     async def act(view: View) -> None:
+        await view.shows("TEMP")
         at = view.text.splitlines()[2].index("TEMP")
         await view.pilot.click(offset=(at, 2))
-        await view.pilot.pause()
-        assert "TEMP▼" in view.text
+        await view.shows("TEMP▼")
         assert rows(view, "devices")[0] == "GPU 3"
         await view.pilot.click(offset=(at, 2))
-        await view.pilot.pause()
-        assert "TEMP▲" in view.text
+        await view.shows("TEMP▲")
 
     on(tmp_path, 4, (120, 40), act, 3)
 
@@ -155,6 +147,7 @@ def test_colours_show_what_is_wrong(tmp_path: Path) -> None:
     need(fake_nvml)
 
     async def act(view: View) -> None:
+        await view.shows("   0%", "76.5/79.6G", "60.3/79.6G", "84°C", "power cap", "89%")
         assert view.style("   0%") == YELLOW, "GPU 2 is idle, but a process holds its memory"
         assert view.style("76.5/79.6G") == YELLOW, "96 % of the memory"
         assert view.style("60.3/79.6G") not in (YELLOW, RED)
@@ -182,13 +175,11 @@ def test_message_is_shown_for_a_while(tmp_path: Path) -> None:
     async def act(view: View) -> None:
         say("export to http://localhost:4317 fails")
         await view.read()
-        await view.pilot.pause()
-        assert "export to http://localhost:4317 fails" in view.text
+        await view.shows("export to http://localhost:4317 fails")
         assert len(view.text.splitlines()) == 24
         for _ in range(15):
             await view.read()
-        await view.pilot.pause()
-        assert "fails" not in view.text
+        await view.hides("fails")
 
     on(tmp_path, 0, (80, 24), act, 1)
 
@@ -197,11 +188,9 @@ def test_failed_reading_is_shown_and_the_next_one_works(tmp_path: Path) -> None:
     async def act(view: View) -> None:
         with patch.object(view.app._feed, "collect", side_effect=OSError("broken")):
             await view.app.read()
-            await view.pilot.pause()
-        assert "OSError: broken" in view.text
+            await view.shows("OSError: broken")
         await view.read()
-        await view.pilot.pause()
-        assert "broken" not in view.text
+        await view.hides("broken")
 
     on(tmp_path, 0, (80, 24), act, 1)
 
@@ -214,6 +203,7 @@ def test_bar_and_graph() -> None:
     assert bar(None, 4, GOOD) == [("━━━━", "track")]
     assert bar(7.0, 4, GOOD)[0] == ("━━━━", GOOD)
     assert ["".join(text for text, _ in line) for line in graph([None, None, 0.0, 1.0], 2, 2)] == [" ⢸", " ⣸"]
+    assert spark([None, 0.0, 0.5, 1.0, 2.0], 6, GOOD) == [("  ▁▄▇█", GOOD)]
 
 
 def test_columns_without_room_are_left_out() -> None:

@@ -284,6 +284,7 @@ class Top(App[None]):
         self._duration = duration
         self._history = History()
         self._readout: Readout | None = None
+        self._terminal = Size(80, 24)
         self._orders = {"devices": ("DEVICE", False), "processes": ("DEVICE", False)}
         self._zoomed = ""
         self._is_paused = False
@@ -306,6 +307,7 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         """Begin to read."""
+        self._terminal = self.size
         self._redirection.enter_context(redirect_stderr(self._messages))  # they would be printed over the view
         if self._signals is not None:
             asyncio.get_running_loop().add_reader(self._signals.fileno(), self._take_signal)
@@ -349,8 +351,9 @@ class Top(App[None]):
 
     # -- what is shown
 
-    def on_resize(self) -> None:
-        """Arrange the panels for the new size."""
+    def on_resize(self, event: events.Resize) -> None:
+        """Arrange the panels for the new size. The size of the application is still the one before."""
+        self._terminal = event.size
         self._arrange()
         self._show_bars()
 
@@ -378,7 +381,7 @@ class Top(App[None]):
         """Place the panels."""
         body = self.screen_stack[0].query_one("#body")
         grid = self.screen_stack[0].query_one("#grid", Grid)
-        width, height = self.size.width, self.size.height - 2 - (1 if self._problem() else 0)
+        width, height = self._terminal.width, self._terminal.height - 2 - (1 if self._problem() else 0)
         rows = arranged(width, height, self._needs(), self._graphs(width), self._zoomed)
         order = [name for row in rows for name in row.panels]
         heights = tuple(row.height for row in rows)
@@ -454,7 +457,7 @@ class Top(App[None]):
         screen = self.screen_stack[0]
         view = self._readout.view if self._readout else None
         clock = time.strftime("%H:%M:%S", time.localtime(view.time)) if view else ""
-        width = self.size.width
+        width = self._terminal.width
         note = "paused" if self._is_paused else self._note()
         screen.query_one("#header", Bar).show(panels.header(socket.gethostname(), view, note, clock, width))
         problem = self._problem()

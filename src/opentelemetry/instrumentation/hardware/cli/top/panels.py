@@ -21,12 +21,14 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     Column,
     Line,
     bar,
+    column,
     fitted,
     graph,
     level,
     part,
     percent,
     size,
+    spark,
     width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.view import View
@@ -169,7 +171,7 @@ def _busy(device: Device, width: int) -> Line:
 
 
 def _spark(history: History, device: Device, width: int) -> Line:
-    return graph(history.of("device", device.id), width, 1, "busy")[0]
+    return spark(history.of("device", device.id), width, "busy")
 
 
 def _memory(device: Device, width: int) -> Line:
@@ -317,9 +319,7 @@ def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Lin
 
 def _column(height: float, row: int) -> str:
     """Return a character of a column that has this height above the lower end of a row."""
-    if row and height <= 0:
-        return " "
-    return "▁▂▃▄▅▆▇█"[min(max(int(8 * height), 0), 7)]
+    return " " if row and height <= 0 else column(height)
 
 
 def _core(number: int, share: float, digits: int, width: int) -> Line:

@@ -84,6 +84,17 @@ def graph(values: Sequence[float | None], width: int, height: int, style: str = 
     return lines
 
 
+def spark(values: Sequence[float | None], width: int, style: str) -> Line:
+    """Return a chart of one line with the newest values, shares of its height. The lines of a table do not touch."""
+    newest = [None] * max(0, width - len(values)) + [*values[-width:]]
+    return [("".join(" " if value is None else column(0.85 * value) for value in newest), style)]
+
+
+def column(height: float) -> str:
+    """Return a column of at most one line."""
+    return "▁▂▃▄▅▆▇█"[min(max(int(8 * height), 0), 7)]
+
+
 def percent(share: float | None) -> str:
     """Format a share in at most four columns."""
     return "-" if share is None else f"{100 * share:.0f}%"
