@@ -7,9 +7,10 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -20,18 +21,17 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
 from tests.stage import Clock
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector
 
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
+from opentelemetry.instrumentation.hardware.cli.failures import failure
 
 GRPC, HTTP = "grpc", "http/protobuf"
 VALUES = 3
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
-TIMEOUT = 1.0
-"""The timeout of the exporters that are expected to fail, for which they retry."""
 
 
 # -- receivers whose responses a test chooses
@@ -147,6 +147,16 @@ class Program:
         self.provider.force_flush(60_000)
 
 
+@pytest.fixture(autouse=True)
+def no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let exporters give up after the first attempt. Otherwise, they retry with backoff until the timeout."""
+    for name in ("proto.grpc.exporter", "proto.http.metric_exporter", "common.http"):
+        with suppress(ImportError):  # the last one is new in SDK 1.44
+            module = import_module(f"opentelemetry.exporter.otlp.{name}")
+            for constant in {"_MAX_RETRYS", "_MAX_RETRIES"} & {*vars(module)}:
+                monkeypatch.setattr(module, constant, 1)
+
+
 @pytest.fixture
 def stack(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
     monkeypatch.setenv("NO_PROXY", "*")
@@ -217,7 +227,7 @@ def test_nothing_is_printed_after_the_end() -> None:
     said: list[str] = []
     with ExitStack() as stack:
         answers = Answers(400)
-        each = exporter(HTTP, stack.enter_context(http_receiver(answers)), TIMEOUT)
+        each = exporter(HTTP, stack.enter_context(http_receiver(answers)))
         provider = MeterProvider(
             [PeriodicExportingMetricReader(each, export_interval_millis=math.inf)], shutdown_on_exit=False
         )
@@ -253,7 +263,7 @@ def test_nothing_is_printed_after_the_end() -> None:
 def test_rejected_export_is_one_sentence_and_a_count(
     protocol: str, answers: Answers, sentence: str, stack: ExitStack
 ) -> None:
-    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers)), TIMEOUT))
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
     program.export()
     program.export()
     (said,) = program.said
@@ -267,7 +277,7 @@ def test_rejected_export_is_one_sentence_and_a_count(
 
 def test_redirection_is_one_sentence(stack: ExitStack) -> None:
     answers = Answers(301, headers={"Location": "http://no-such-host.invalid"})
-    program = Program(stack, exporter(HTTP, stack.enter_context(http_receiver(answers)), TIMEOUT))
+    program = Program(stack, exporter(HTTP, stack.enter_context(http_receiver(answers))))
     program.export()
     (said,) = program.said
     assert "the endpoint redirects to http://no-such-host.invalid" in said or "cannot be resolved" in said  # SDK 1.39
@@ -277,7 +287,7 @@ def test_redirection_is_one_sentence(stack: ExitStack) -> None:
 @pytest.mark.parametrize("protocol", [GRPC, HTTP])
 def test_temporary_failure_is_followed_by_a_message_of_success(protocol: str, stack: ExitStack) -> None:
     answers = Answers(400, grpc.StatusCode.INVALID_ARGUMENT)
-    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers)), TIMEOUT))
+    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
     program.export()
     answers.status, answers.code = 200, grpc.StatusCode.OK
     program.export()
@@ -291,7 +301,7 @@ def test_temporary_failure_is_followed_by_a_message_of_success(protocol: str, st
 def test_exporter_that_raises_is_a_failure_without_a_traceback(
     stack: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = exporter(HTTP, "http://127.0.0.1:1", TIMEOUT)
+    broken = exporter(HTTP, "http://127.0.0.1:1")
     broken.export = lambda *_, **__: 1 / 0  # type: ignore[method-assign, assignment]
     program = Program(stack, broken)
     program.export()
@@ -302,7 +312,7 @@ def test_exporter_that_raises_is_a_failure_without_a_traceback(
 def test_messages_about_an_endpoint_that_comes_and_goes_are_limited(stack: ExitStack) -> None:
     answers, clock = Answers(400), Clock()
     said: list[str] = []
-    each = exporter(HTTP, stack.enter_context(http_receiver(answers)), TIMEOUT)
+    each = exporter(HTTP, stack.enter_context(http_receiver(answers)))
     exports = Exports(each, "URL", said.append, clock=clock)
     program = Program(stack, each)
     for status in (400, 200) * 7:
@@ -314,6 +324,29 @@ def test_messages_about_an_endpoint_that_comes_and_goes_are_limited(stack: ExitS
     program.export()
     assert len(said) == 11
     assert (exports.arrived, exports.failed) == (7, 8)
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["UNAVAILABLE: Connection refused", "DEADLINE_EXCEEDED: x"], "connection refused"),
+        (["DEADLINE_EXCEEDED: x", "UNAVAILABLE: Connection refused"], "connection refused"),
+        (["DEADLINE_EXCEEDED: x", "DEADLINE_EXCEEDED: x"], "no response before the timeout"),
+    ],
+)
+def test_cause_is_kept_if_the_last_attempt_has_no_time_left(texts: list[str], reason: str, stack: ExitStack) -> None:
+    each = exporter(HTTP, "http://127.0.0.1:1")
+
+    def export(*_: object, **__: object) -> MetricExportResult:
+        for text in texts:
+            program.exports[0].attempt_failed(failure(text))
+        return MetricExportResult.FAILURE
+
+    each.export = export  # type: ignore[method-assign]
+    program = Program(stack, each)
+    program.export()
+    assert program.exports[0].failure is not None
+    assert program.exports[0].failure.reason == reason
 
 
 # -- a real Collector
@@ -358,7 +391,7 @@ def test_collector_accepts_exports(collector: Collector, protocol: str, stack: E
 
 def failed(stack: ExitStack, protocol: str, url: str) -> str:
     """The one sentence about an export that fails, after the beginning that is the same for all."""
-    program = Program(stack, exporter(protocol, url, TIMEOUT))
+    program = Program(stack, exporter(protocol, url))
     program.export()
     assert len(program.said) == 1, program.said
     (sentence,) = program.said

@@ -103,7 +103,8 @@ class Exports:
 
     def attempt_failed(self, reason: Failure) -> None:
         """Note a failure, after which the exporter may try again."""
-        self._attempt = reason
+        if self._attempt is None or not reason.is_timeout:
+            self._attempt = reason
 
     def attempt_succeeded(self, response: ExportMetricsServiceResponse) -> None:
         """Note a response."""

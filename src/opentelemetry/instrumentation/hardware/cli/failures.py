@@ -12,6 +12,11 @@ _LONGEST: Final = 200
 """Characters of an unknown error that are shown."""
 
 
+_NO_RESPONSE: Final = "no response before the timeout"
+
+_TIMED_OUT: Final = "connection timed out"
+
+
 class Failure(NamedTuple):
     """A failed export.
 
@@ -24,6 +29,11 @@ class Failure(NamedTuple):
     reason: str
     fix: str = ""
     is_unreachable: bool = False
+
+    @property
+    def is_timeout(self) -> bool:
+        """Whether only the time is known to be over. The last of several attempts often has too little of it."""
+        return self.reason in (_NO_RESPONSE, _TIMED_OUT)
 
     def __str__(self) -> str:
         return self.reason + (f"; {self.fix}" if self.fix else "")
@@ -62,15 +72,15 @@ _CAUSES: Final = (
     ),
     (r"UNAUTHENTICATED|PERMISSION_DENIED|^HTTP 40[13]\b", "", _KEY),
     (r"UNIMPLEMENTED|^HTTP 40[45]\b", "", _RECEIVER),
-    (r"DEADLINE_EXCEEDED|Read timed out|read timeout", "no response before the timeout", ""),
+    (r"DEADLINE_EXCEEDED|Read timed out|read timeout", _NO_RESPONSE, ""),
 )
 """A regular expression for each known error, the reason ("" for the error itself) and what to do."""
 
 _UNREACHABLE: Final = (
-    (r"[Cc]onnection refused", "connection refused"),
-    (r"resolv|lookup error|Name or service not known", "the host name cannot be resolved"),
-    (r"No route to host|unreachable", "the host cannot be reached"),
-    (r"[Cc]onnect(ion)?[\w ]* timed? ?out|ConnectTimeout|FD Shutdown", "connection timed out"),
+    (r"connection refused", "connection refused"),
+    (r"resol(v|ution)|lookup error|name or service not known", "the host name cannot be resolved"),
+    (r"no route to host|unreachable", "the host cannot be reached"),
+    (r"connect(ion)?[\w ]* timed? ?out|ConnectTimeout|FD Shutdown", _TIMED_OUT),
 )
 
 
@@ -83,7 +93,7 @@ def failure(text: str) -> Failure:
     """Return the failure that an error message describes."""
     text = " ".join(text.split())
     for pattern, reason in _UNREACHABLE:
-        if re.search(pattern, text):
+        if re.search(pattern, text, re.IGNORECASE):
             return unreachable(reason)
     shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     for pattern, reason, fix in _CAUSES:
