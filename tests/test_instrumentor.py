@@ -710,8 +710,28 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
         limited.setattr(threading.Thread, "start", refuse)
         instrumentor.instrument(meter_provider=provider)
     assert "can't start new thread" in caplog.text
+    assert "Traceback" not in caplog.text, "one sentence"
     assert left() == before
     assert identity.JOB not in os.environ, "child processes would not report the host"
+
+
+def test_host_that_cannot_have_a_thread_is_logged(
+    instrumentor: HardwareInstrumentor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process becomes the reporter after its start, in a thread that has been started."""
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == "otel-hardware-host":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        instrumentor.instrument(meter_provider=provider, reporter="auto")
+        wait_for(lambda: "Source host" in caplog.text, children.PATIENCE, "warning")
+    assert "Source host cannot be read: can't start new thread" in caplog.text
 
 
 @pytest.mark.parametrize("origin", ["boot", "start"])

@@ -97,6 +97,17 @@ def test_own_metrics_are_reported() -> None:
     assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "a failed source has a read duration"
 
 
+def test_own_cpu_time_never_falls_when_sources_end() -> None:
+    stage = Stage(names=("player", "neighbour"))
+    first, second = stage.runners.values()
+    first.cpu_time, second.cpu_time = 0.25, 0.5
+    assert one(stage.collector.collect({}), OWN_CPU_TIME) == 0.75
+    stage.collector.replace([first])
+    assert one(stage.collector.collect({}), OWN_CPU_TIME) == 0.75
+    first.cpu_time = 0.5
+    assert one(stage.collector.collect({}), OWN_CPU_TIME) == 1.0
+
+
 def test_unread_source_has_no_up_and_no_read_duration() -> None:
     stage = Stage()
     assert stage.up() == {}

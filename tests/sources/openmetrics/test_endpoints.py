@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,14 @@ def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
     assert Config.read({}, {"OTEL_PYTHON_HARDWARE_OPENMETRICS": str(file)}).openmetrics is None
     assert len(warnings(caplog)) == 1
     assert not made.exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no such files")
+def test_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
+    file = tmp_path / "endpoints.json"
+    os.mkfifo(file)
+    with pytest.raises(EndpointConfigError, match=r"cannot read .* it is not a regular file"):
+        endpoints(str(file))
 
 
 def test_endpoint_example_of_the_docs_is_valid() -> None:

@@ -6,7 +6,9 @@ Error messages contain no secrets: no headers, and only the scheme, host and pat
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
@@ -135,6 +137,9 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 
 def _file(path: str) -> object:
     try:
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a pipe would hang the program, at its start
+            raise OSError("it is not a regular file")
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, ValueError) as error:

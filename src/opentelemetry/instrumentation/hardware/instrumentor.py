@@ -136,8 +136,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 if config.mode == "agent" and self._start_agent(provider, config, kwargs):
                     return
             self._start(provider, session or self._new_session(provider, config))
-        except Exception:
-            _LOG.exception("Hardware telemetry could not start; the program continues without it")
+        except Exception as error:
+            is_limit = isinstance(error, (OSError, MemoryError)) or "can't start new thread" in str(error)
+            text = "Hardware telemetry could not start: %s; the program continues without it"
+            _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
             with suppress(Exception):
                 self._uninstrument()
 

@@ -68,7 +68,7 @@ class Collector:
     """Merges the published states of the sources. No method waits.
 
     Args:
-        runners: One for each source; replaced when they change.
+        runners: One for each source; see :meth:`replace`.
         config: Which metrics are wanted.
         counters: The counters to continue.
         clock: Monotonic seconds.
@@ -99,6 +99,12 @@ class Collector:
             self._unattributed_before = self._unattributed.total
         self._read: list[tuple[Metric, ...]] | None = None
         self._metrics: dict[Metric, None] = {}
+
+    def replace(self, runners: Sequence[SourceRunner]) -> None:
+        """Use other runners. The CPU time of those that end is kept, so that its counter never falls."""
+        ended = [runner.cpu_time for runner in self.runners if runner not in runners]
+        self.runners = runners
+        self._cpu_time_before += sum(ended)
 
     def metrics(self) -> dict[Metric, None]:
         """Return the wanted metrics of the sources, and ours; the same object until they change."""
@@ -140,7 +146,7 @@ class Collector:
                 own[SOURCE_READ_DURATION].append((runner.duration, source))
         total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))
         self._cpu_time.total = max(self._cpu_time.total, total)
-        own[OWN_CPU_TIME].append((total, {}))
+        own[OWN_CPU_TIME].append((self._cpu_time.total, {}))
         if self._shares is not None:
             self._unattributed.total = self._unattributed_before + self._shares.unattributed
             own[SPANS_ENERGY_UNATTRIBUTED].append((self._unattributed.total, {}))

@@ -159,7 +159,7 @@ class Session:
         order = [found.name for found in self._sources]
         self.runners = sorted(runners, key=lambda runner: order.index(runner.name.partition(":")[0]))
         self.threads = threads
-        self.collector.runners = self.runners
+        self.collector.replace(self.runners)
 
     def _runner(self, found: _Found, instance: str) -> SourceRunner:
         # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
@@ -208,7 +208,11 @@ class Session:
             both = {found.name for found in self._sources if _reports_host(found.make)} - host
             if is_reporter:
                 for thread in self._add([found for found in self._sources if found.name in host]):
-                    thread.start()
+                    try:
+                        thread.start()
+                    except RuntimeError as error:  # the limit of threads or memory
+                        names = ", ".join(runner.name for runner in thread.runners if isinstance(runner, SourceRunner))
+                        _LOG.warning("Source %s cannot be read: %s", names, error)
             else:
                 own = [runner for runner in self.runners if runner.name.partition(":")[0] not in host]
                 ended = [thread for thread in self.threads if not {*thread.runners} & {*own}]
