@@ -113,6 +113,13 @@ def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
 
 
+@pytest.mark.parametrize("lock", ["storage", "match", "aggregation", "registration"])
+def test_child_that_is_forked_during_a_collection_collects(lock: str) -> None:
+    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    outcome = children.run(children.command("fork_in_collection", lock), quiet)
+    assert (outcome.stdout, outcome.stderr) == ("3\n", "")
+
+
 @pytest.mark.parametrize("way", ["gevent", "gevent-late", "eventlet", "eventlet-late"])
 def test_replaced_threads_read_and_end_silently(way: str) -> None:
     if find_spec(way.partition("-")[0]) is None:  # importing eventlet here would make forks of other tests warn

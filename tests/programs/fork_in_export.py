@@ -57,13 +57,14 @@ def status(pid: int) -> str:
     return str(os.waitstatus_to_exitcode(found[1]))
 
 
-reader = PeriodicExportingMetricReader(Slow(), export_interval_millis=50)
-provider = MeterProvider([reader])
-HardwareInstrumentor().instrument(meter_provider=provider)
-until(Slow.exporting.is_set, "export")
-child = os.fork()
-if not child:
-    provider.get_meter("child").create_counter("child.steps").add(1)
-    sys.exit(3)
-print(status(child))
-Slow.ended.set()
+if __name__ == "__main__":
+    reader = PeriodicExportingMetricReader(Slow(), export_interval_millis=50)
+    provider = MeterProvider([reader])
+    HardwareInstrumentor().instrument(meter_provider=provider)
+    until(Slow.exporting.is_set, "export")
+    child = os.fork()
+    if not child:
+        provider.get_meter("child").create_counter("child.steps").add(1)
+        sys.exit(3)
+    print(status(child))
+    Slow.ended.set()

@@ -119,15 +119,21 @@ class Instruments:
     def forked(self) -> None:
         """Stop reporting in a forked child. Locks are replaced, because a thread of the parent may hold them.
 
-        The SDK does not replace these of its own (1.45). A child that is forked during an export would wait for 30 s at
-        its end. A program without metrics of its own never exports without us.
+        The SDK does not replace these of its own (1.45). A child that is forked during a collection, an export or a
+        registration would wait for 30 s or for ever. A program without metrics of its own never does these without us.
         """
         self._lock = threading.Lock()
         self.close()
         provider = self._real_provider()
         storages = _storages(provider) or {}
-        for owner in (getattr(provider, "_measurement_consumer", None), *storages, *storages.values()):
-            for name in ("_lock", "_export_lock"):
+        owners = [getattr(provider, "_measurement_consumer", None), *storages, *storages.values()]
+        owners += getattr(provider, "_meters", {}).values()
+        for storage in storages.values():
+            for matches in getattr(storage, "_instrument_view_instrument_matches", {}).values():
+                for match in matches:
+                    owners += [match, *getattr(match, "_attributes_aggregation", {}).values()]
+        for owner in owners:
+            for name in ("_lock", "_export_lock", "_instrument_registration_lock"):
                 make = _LOCKS.get(type(getattr(owner, name, None)))
                 if make is not None:
                     setattr(owner, name, make())
