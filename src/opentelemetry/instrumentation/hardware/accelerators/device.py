@@ -27,6 +27,7 @@ TIMED: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video
 _POWER: Final = Series(c.HW_POWER)
 _POWER_LIMIT: Final = Series(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"})
 _POWER_UTILIZATION: Final = Series(c.HW_POWER_UTILIZATION)
+_PLAUSIBLE_SHARE: Final = Field(c.HW_POWER_UTILIZATION)
 _ENERGY: Final = Series(c.HW_ENERGY)
 _MEMORY: Final = (
     (Series(c.HW_GPU_MEMORY_USAGE), Series(c.HW_GPU_MEMORY_LIMIT), Series(c.HW_GPU_MEMORY_UTILIZATION)),
@@ -223,7 +224,9 @@ class Device:
         for part, whole, ratio in (*_MEMORY, (_POWER, _POWER_LIMIT, _POWER_UTILIZATION)):
             value = known.get(part, Rate(0))
             if whole in self._limits and not isinstance(value, Rate):
-                derived[ratio] = value / self._limits[whole]
+                share = value / self._limits[whole]
+                if _PLAUSIBLE_SHARE.is_plausible(share):
+                    derived[ratio] = share
         watts = known.get(_POWER, Rate(0))
         if not isinstance(watts, Rate):
             derived[_ENERGY] = Rate(watts)
