@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -11,12 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from tests import children
 from tests.tools import ROOT, fake_nvml, need
-from tests.tools.collector import LOCAL, Collector, Span, Value
+from tests.tools.collector import LOCAL, Collector, Span, Value, spans_of
 from tests.tools.daemon import free_addresses, get, wait
 from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
 from tests.tools.viewers import Jaeger, Viewer
@@ -195,27 +198,37 @@ def spans_in_jaeger(backends: Backends, service: str, name: str, count: int) -> 
     return arrived()
 
 
-def cost(answer: str, name: str) -> dict[str, float | None]:
-    """Return a row of the table that cost.py prints of the answer of Jaeger."""
-    command = [sys.executable, str(ROOT / "examples" / "cost.py")]
-    done = subprocess.run(command, input=answer, capture_output=True, text=True, check=True)
-    header, *rows = (re.split(r" {2,}", line) for line in done.stdout.splitlines())
-    (row,) = [row for row in rows if row[0] == name]
-    return {column: None if value == "-" else float(value) for column, value in zip(header[1:], row[1:])}
-
-
-def test_cost_table_has_the_means_of_the_spans(requests: list[Span], backends: Backends) -> None:
+def test_cost_table_has_the_means_of_the_spans(requests: list[Span], backends: Backends, tmp_path: Path) -> None:
+    """From an answer of Jaeger, and from a file of several messages."""
     wait(lambda: energies(requests) <= energies(backends.jaeger.spans("served")), children.PATIENCE, "spans in Jaeger")
-    spans = [span for span in backends.jaeger.spans("served") if c.SPAN_RESOLUTION.name in span.attributes]
-    row = cost(backends.jaeger.search("served"), "POST /generate")
+    answer = backends.jaeger.search("served")
+    message = json.loads(answer)["result"]
+    file = tmp_path / "traces.jsonl"
+    file.write_text("".join(json.dumps({"resourceSpans": [each]}) + "\n" for each in message["resourceSpans"]))
+    spans = [span for span in spans_of(message) if c.SPAN_RESOLUTION.name in span.attributes]
     joules, shares = (
         sum(float(str(span.attributes[each.name])) for span in spans) / len(spans)
         for each in (c.SPAN_ENERGY, c.SPAN_SHARE_ENERGY)
     )
-    assert (row["count"], row["tokens"]) == (len(spans), 400)
-    assert row["J"] == pytest.approx(joules, rel=0.001)
-    assert row["J/token"] == pytest.approx(shares / 400, rel=0.01)
-    assert row["CPU s"] is None
+    command = [sys.executable, str(ROOT / "examples" / "cost.py")]
+    table = subprocess.run(command, input=answer, capture_output=True, text=True, check=True).stdout
+    assert subprocess.run([*command, str(file)], capture_output=True, text=True, check=True).stdout == table
+    header, row = (re.split(r" {2,}", line) for line in table.splitlines())
+    values = dict(zip(header, row))
+    assert (values["span"], values["count"], values["tokens"]) == ("POST /generate", str(len(spans)), "400")
+    assert float(values["J"]) == pytest.approx(joules, rel=0.001)
+    assert float(values["J/token"]) == pytest.approx(shares / 400, rel=0.01)
+    assert values["CPU s"] == "-"
+
+
+@pytest.mark.parametrize("folder", [INFERENCE, TRAINING], ids=lambda folder: folder.name)
+def test_install_and_collector_commands_of_the_readme_are_valid(folder: Path) -> None:
+    install = shlex.split(block(folder, "pip install"))
+    assert install[:3] == ["pip", "install", "."]
+    assert all(version(name) for name in set(install[3:]) - {"torch", "numpy"})
+    collector = shlex.split(block(folder, "otelcol-contrib"))
+    assert [ROOT / file for file in collector[2::2]] == [LOCAL, JAEGER]
+    assert block(folder, "python examples/cost.py") == "python examples/cost.py traces.jsonl\n"
 
 
 def test_inference_example(backends: Backends) -> None:
