@@ -1,4 +1,4 @@
-"""The examples whose spans have hardware numbers, through a real Collector, and further to Jaeger where it is built."""
+"""The examples whose spans have hardware numbers, through a real Collector into a real Jaeger."""
 
 from __future__ import annotations
 

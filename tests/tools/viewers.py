@@ -1,4 +1,4 @@
-"""Servers that store and show traces: Jaeger v2 and otel-desktop-viewer. Both are optional."""
+"""Servers that store and show traces: Jaeger v2 and otel-desktop-viewer."""
 
 from __future__ import annotations
 
