@@ -11,6 +11,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 session = HardwareInstrumentor()._session
 if session is not None:
     session.read_now(60)
-settings = {} if session is None else {name: value for name, value in vars(session.config).items() if value is not None}
+config = {} if session is None else vars(session.config)
+settings = {name: value for name, value in config.items() if value is not None and not name.startswith("_")}
 print(json.dumps({name: [type(value).__name__, value] for name, value in settings.items()}))
 sys.exit(int(sys.argv[1]) if sys.argv[1:] else 0)
