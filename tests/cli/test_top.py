@@ -27,6 +27,7 @@ import pytest
 from tests.children import environment
 from tests.cli.screens import View, on, picture
 from tests.commands import otel_hardware
+from tests.sources.machines import STRANGER as ROOT
 from tests.sources.macs import MACS
 from tests.sources.npus import NPUS
 from tests.sources.radeons import RADEONS
@@ -251,34 +252,58 @@ STORIES = {f"{story.source}/{story.name}": story for story in (*RADEONS, *TPUS, 
 
 
 @pytest.mark.parametrize(
-    ("name", "device", "model", "known", "pids"),
+    ("name", "device", "model", "known", "used_by"),
     [
-        ("amd/mi300x", "GPU 0", "MI300X", {"busy", "used", "total", "power", "temperature", "clock"}, True),
-        ("amd/amd-smi-7", "GPU 0", "MI3", {"busy", "used", "total", "power", "temperature"}, False),
-        ("tpu/v5e", "TPU 0", "TPU v5e", {"busy", "used", "total"}, False),
-        ("trainium/trn1", "Neuron 0", "", {"busy", "used"}, True),
-        ("graphcore/c600", "IPU 0", "C600", {"busy", "temperature"}, True),
-        ("apple/macmon-0.8.2", "GPU", "M", {"busy", "power", "temperature", "clock"}, False),
+        (
+            "amd/mi300x",
+            "GPU 0",
+            "MI300X",
+            {"busy", "used", "total", "power", "temperature", "clock"},
+            [
+                ("GPU 0", ROOT, 70_000_000_001),
+                ("GPU 0", ROOT + 1, 10**9),
+                ("GPU 1", ROOT + 1, 2 * 10**9),
+                ("GPU 1", 99, 17 * 10**9),
+            ],
+        ),
+        ("amd/amd-smi-7", "GPU 0", "MI3", {"busy", "used", "total", "power", "temperature"}, []),
+        ("tpu/v5e", "TPU 0", "TPU v5e", {"busy", "used", "total"}, []),
+        (
+            "trainium/trn2",
+            "Neuron 0",
+            "",
+            {"busy", "used"},
+            [("Neuron 0", ROOT, 204_531_122), ("Neuron 1", ROOT + 1, 102_265_561), ("Neuron 1", 4242, 204_531_122)],
+        ),
+        (
+            "graphcore/c2",
+            "IPU 0",
+            "",
+            {"busy", "temperature"},
+            [("IPU 0", ROOT, None), ("IPU 1", ROOT + 1, None), ("IPU 2", 4242, None)],
+        ),
+        ("apple/macmon-0.8.2", "GPU", "M", {"busy", "power", "temperature", "clock"}, []),
     ],
 )
-def test_devices_of_other_vendors(name: str, device: str, model: str, known: set[str], pids: bool) -> None:
+def test_devices_of_other_vendors(
+    name: str, device: str, model: str, known: set[str], used_by: list[tuple[str, int, int | None]]
+) -> None:
     story = STORIES[name]
     clock, machine = Clock(), story.at(0)
     config = Config.read({"sources": [story.source], **story.settings}, {})
     session = Stepped(config, story.pid, 10.0, lambda source: machine, {}, clock, all_processes=True)
     try:
         viewer = Viewer(session)
-        for number in (1, 2):
-            clock.now += 10.0
-            machine.become(story.at(number))
-            view = viewer.collect()
+        clock.now += 10.0
+        machine.become(story.at(1))
+        view = viewer.collect()
         devices = figures.devices(view)
         first = devices[0]
         assert first.name.startswith(device)
         assert model in first.model
         assert known <= {field for field, value in first._asdict().items() if value is not None}
         processes = holders(session, {each.id: each.name for each in devices}, lambda pids: {})
-        assert bool(processes) is pids
+        assert [(each.device, each.pid, each.device_memory) for each in processes] == used_by
     finally:
         session.close()
 

@@ -95,6 +95,14 @@ def test_equal_pid_in_container_is_not_ours_without_evidence() -> None:
     assert process_tree([ROOT, ROOT + 1], namespace=CONTAINER).among([ROOT, ROOT + 1]) == set()
 
 
+def test_pid_of_another_program_is_known_on_the_host_and_with_evidence_in_a_container() -> None:
+    stranger = ROOT + 7
+    assert process_tree([ROOT]).identifiable([ROOT, stranger]) == {ROOT, stranger}
+    found = process_tree([ROOT, stranger, ROOT + 8], computing=[stranger], namespace=CONTAINER)
+    assert found.identifiable([stranger, ROOT + 8]) == {stranger}, "the other one may have the same PID by chance"
+    assert found.identifiable([stranger, ROOT + 9]) == set(), "these are the host's: one does not exist here"
+
+
 def test_equal_pid_in_container_is_ours_when_process_holds_device() -> None:
     tree = process_tree([ROOT, ROOT + 1], computing=[ROOT + 1], namespace=CONTAINER)
     assert tree.among([ROOT, ROOT + 1]) == {ROOT + 1}
