@@ -25,7 +25,8 @@ from unittest.mock import patch
 import psutil
 import pytest
 from tests.children import environment
-from tests.cli.screens import View, on, picture
+from tests.cli.pictures import picture
+from tests.cli.screens import View, on
 from tests.commands import otel_hardware
 from tests.sources.machines import STRANGER as ROOT
 from tests.sources.macs import MACS
@@ -39,10 +40,10 @@ from textual.geometry import Region
 
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.messages import say
-from opentelemetry.instrumentation.hardware.cli.top.app import Drawn, Panel
 from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
 from opentelemetry.instrumentation.hardware.cli.top.holders import ProcessReader, holders
 from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
+from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn, Panel
 from opentelemetry.instrumentation.hardware.cli.view import Viewer
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session

@@ -1,4 +1,4 @@
-"""The application: panels that are redrawn where they changed, and keys."""
+"""The application: which panels show what, and keys."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, redirect_stderr, suppress
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from rich.segment import Segment
-from rich.style import Style
 from textual import events
-from textual import message as messages
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, VerticalScroll
-from textual.geometry import Region, Size
-from textual.screen import ModalScreen
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
-from textual.widget import Widget
+from textual.geometry import Size
 
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
-from opentelemetry.instrumentation.hardware.cli.top import panels
+from opentelemetry.instrumentation.hardware.cli.top import devices as tables
+from opentelemetry.instrumentation.hardware.cli.top import host
 from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
 from opentelemetry.instrumentation.hardware.cli.top.feed import Feed, Readout
 from opentelemetry.instrumentation.hardware.cli.top.help import HELP_LINES, KEYS
@@ -36,188 +30,13 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     Layout,
     Line,
 )
-
-BACKGROUND = "#121212"
-
-_STYLES = {
-    "": Style.parse(f"#c6c6c6 on {BACKGROUND}"),
-    "dim": Style.parse(f"#808080 on {BACKGROUND}"),
-    "strong": Style.parse(f"bold #eeeeee on {BACKGROUND}"),
-    "brand": Style.parse("bold #121212 on #87d7af"),
-    "track": Style.parse(f"#3a3a3a on {BACKGROUND}"),
-    "good": Style.parse(f"#5fd787 on {BACKGROUND}"),
-    "warning": Style.parse(f"#ffd75f on {BACKGROUND}"),
-    "bad": Style.parse(f"bold #ff5f5f on {BACKGROUND}"),
-    "busy": Style.parse(f"#5fd7d7 on {BACKGROUND}"),
-    "memory": Style.parse(f"#af87ff on {BACKGROUND}"),
-    "disk": Style.parse(f"#d7af5f on {BACKGROUND}"),
-    "network": Style.parse(f"#5fafff on {BACKGROUND}"),
-    "key": Style.parse(f"bold #87d7af on {BACKGROUND}"),
-} | {
-    f"level{at}": Style.parse(f"{color} on {BACKGROUND}")
-    for at, color in enumerate(("#5fd787", "#87d787", "#afd787", "#d7d787", "#ffd75f", "#ffaf5f", "#ff875f", "#ff5f5f"))
-}
-"""Colours of the 256 that every terminal has, so that nothing changes without true colour."""
+from opentelemetry.instrumentation.hardware.cli.top.widgets import BACKGROUND, Bar, Draw, Drawn, Message, Panel
 
 _MESSAGE = 30.0
 """Seconds for which a message is shown."""
 
 _FASTEST, _SLOWEST = 0.5, 60.0
 """Bounds of the seconds between two readings."""
-
-
-def strip_of(line: Line, width: int) -> Strip:
-    """Return a line of exactly this width."""
-    segments = [Segment(text, _STYLES[style]) for text, style in line if text]
-    return Strip(segments).adjust_cell_length(width, _STYLES[""])
-
-
-class Drawn(NamedTuple):
-    """What a panel shows.
-
-    Attributes:
-        lines: Its lines.
-        title, note: Its title, and what stands beside it.
-        fixed: The number of first lines that do not scroll.
-        layout: The columns of a table.
-    """
-
-    lines: Sequence[Line]
-    title: str
-    note: str = ""
-    fixed: int = 0
-    layout: Layout[Any] | None = None
-
-
-Draw = Callable[[int, int], Drawn]
-"""Returns what a panel shows in so many columns and lines."""
-
-
-class Panel(ScrollView, can_focus=True):
-    """Lines in a frame. Only those that changed are drawn again."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", show=False),
-        Binding("k", "scroll_up", show=False),
-    ]
-
-    class Sorted(messages.Message):
-        """A title was clicked."""
-
-        def __init__(self, panel: str, column: str) -> None:
-            super().__init__()
-            self.panel = panel
-            self.column = column
-
-    def __init__(self, name: str) -> None:
-        super().__init__(id=name)
-        self._draw: Draw = lambda width, height: Drawn((), "")
-        self._drawn = Drawn((), "")
-
-    def show(self, draw: Draw) -> None:
-        """Show this from now on."""
-        self._draw = draw
-        self.redraw()
-
-    def redraw(self) -> None:
-        """Draw what changed."""
-        width, height = self.size
-        if width < 1 or height < 1:
-            return
-        before, drawn = self._drawn, self._draw(width, height)
-        self._drawn = drawn
-        if len(before.lines) != len(drawn.lines) or self.virtual_size.width != width:
-            self.virtual_size = Size(width, len(drawn.lines))
-            self.refresh()
-        else:
-            top = round(self.scroll_y)
-            for at, (old, new) in enumerate(zip(before.lines, drawn.lines)):
-                y = at if at < drawn.fixed else at - top
-                if old != new and (at < drawn.fixed or drawn.fixed <= y < height):
-                    self.refresh(Region(0, y, width, 1))
-        self._label()
-
-    def _label(self) -> None:
-        """Write the frame, if it changed."""
-        drawn, visible = self._drawn, self.size.height - self._drawn.fixed
-        rows = len(drawn.lines) - drawn.fixed
-        first = round(self.scroll_y)
-        scrolled = f"{first + 1}-{min(first + visible, rows)} of {rows}" if rows > visible > 0 else ""
-        for name, text in (
-            ("border_title", " · ".join(filter(None, (drawn.title, drawn.note)))),
-            ("border_subtitle", scrolled),
-        ):
-            if getattr(self, name) != text:
-                setattr(self, name, text)
-
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Update the frame."""
-        super().watch_scroll_y(old_value, new_value)
-        self._label()
-
-    def on_resize(self) -> None:
-        """Draw everything for the new size."""
-        self.redraw()
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """Return a line of the screen."""
-        drawn = self._drawn
-        at = y if y < drawn.fixed else y + round(self.scroll_y)
-        return strip_of(drawn.lines[at] if at < len(drawn.lines) else [], self.size.width)
-
-    def on_click(self, event: events.Click) -> None:
-        """Sort by the column of a title."""
-        offset = event.get_content_offset(self)
-        if offset is not None and self._drawn.layout is not None and offset.y == 0:
-            column = self._drawn.layout.column_at(offset.x)
-            if column is not None:
-                self.post_message(self.Sorted(self.id or "", column.title))
-
-
-class Bar(Widget):
-    """A line of the screen without a frame."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(id=name)
-        self._line: Line = []
-
-    def show(self, line: Line) -> None:
-        """Show this line."""
-        if line != self._line:
-            self._line = line
-            self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        """Return the line."""
-        return strip_of(self._line, self.size.width)
-
-
-class Message(ModalScreen[None]):
-    """Lines over the view, until a key is pressed."""
-
-    def __init__(self, lines: Sequence[Line], title: str) -> None:
-        super().__init__()
-        self._lines = lines
-        self._title = title
-
-    def compose(self) -> ComposeResult:
-        """Make the panel."""
-        panel = Panel("message")
-        panel.styles.height = len(self._lines) + 2
-        yield panel
-
-    def on_mount(self) -> None:
-        """Show the lines."""
-        panel = self.query_one(Panel)
-        panel.show(lambda width, height: Drawn(self._lines, self._title, "esc closes"))
-        panel.focus()
-
-    async def on_key(self, event: events.Key) -> None:
-        """Close, unless the key scrolls."""
-        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k"):
-            event.stop()
-            self.dismiss()
 
 
 class Top(App[None]):
@@ -366,10 +185,10 @@ class Top(App[None]):
         contents: dict[str, Draw] = {
             "devices": self._draw_devices,
             "processes": self._draw_processes,
-            "cpu": lambda width, height: Drawn(*panels.cpu(view, history, width, height)),
-            "memory": lambda width, height: Drawn(*panels.memory(view, history, width, height)),
-            "traffic": lambda width, height: Drawn(*panels.traffic(view, history, width, height)),
-            "storage": lambda width, height: Drawn(*panels.storage(view, width)),
+            "cpu": lambda width, height: Drawn(*host.cpu(view, history, width, height)),
+            "memory": lambda width, height: Drawn(*host.memory(view, history, width, height)),
+            "traffic": lambda width, height: Drawn(*host.traffic(view, history, width, height)),
+            "storage": lambda width, height: Drawn(*host.storage(view, width)),
         }
         for name, draw in contents.items():
             self._panel(name).show(draw)
@@ -407,25 +226,25 @@ class Top(App[None]):
         devices, processes = self._readout.devices, self._readout.processes
         needs = {"devices": len(devices) + 3} if devices else {}
         needs |= {"processes": max(len(processes), 1) + 3} if devices else {}
-        traffic, storage = panels.traffic(view, self._history, 80, 0).lines, panels.storage(view, 40).lines
+        traffic, storage = host.traffic(view, self._history, 80, 0).lines, host.storage(view, 40).lines
         return needs | {"cpu": 7, "memory": 7, "traffic": len(traffic) + 2, "storage": len(storage) + 2}
 
     def _graphs(self, width: int) -> dict[str, int]:
         """Return the lines that panels can use for graphs, if there is room."""
         devices = self._readout.devices if self._readout else []
-        has_tiles = bool(panels.device_tiles(devices, self._history, width - 4, 3))
+        has_tiles = bool(tables.device_tiles(devices, self._history, width - 4, 3))
         return ({"devices": 8} if has_tiles else {}) | {"cpu": 9 if devices else 100}
 
     def _draw_devices(self, width: int, height: int) -> Drawn:
         devices = self._readout.devices if self._readout else []
-        tiles = panels.device_tiles(devices, self._history, width, height - len(devices) - 2)
-        layout = Layout(panels.device_columns(self._history, devices, bool(tiles)), width)
+        tiles = tables.device_tiles(devices, self._history, width, height - len(devices) - 2)
+        layout = Layout(tables.device_columns(self._history, devices, bool(tiles)), width)
         lines = self._table("devices", layout, devices)
-        return Drawn([*lines, *([[]] if tiles else []), *tiles], *panels.device_title(devices), 1, layout)
+        return Drawn([*lines, *([[]] if tiles else []), *tiles], *tables.device_title(devices), 1, layout)
 
     def _draw_processes(self, width: int, height: int) -> Drawn:
         processes = self._readout.processes if self._readout else []
-        layout = Layout(panels.process_columns(processes), width)
+        layout = Layout(tables.process_columns(processes), width)
         lines = self._table("processes", layout, processes)
         if not processes:
             lines.append([("no process uses a device", DIM)])
@@ -459,7 +278,7 @@ class Top(App[None]):
         clock = time.strftime("%H:%M:%S", time.localtime(view.time)) if view else ""
         width = self._terminal.width
         note = "paused" if self._is_paused else self._note()
-        screen.query_one("#header", Bar).show(panels.header(socket.gethostname(), view, note, clock, width))
+        screen.query_one("#header", Bar).show(host.header(socket.gethostname(), view, note, clock, width))
         problem = self._problem()
         bar = screen.query_one("#problem", Bar)
         if bar.display != bool(problem):
