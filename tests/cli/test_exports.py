@@ -185,7 +185,7 @@ def test_partial_success_is_one_sentence_and_a_count(protocol: str, stack: ExitS
     program.export()
     (exports,) = program.exports
     assert program.said == ["URL rejects values: too old"]
-    assert (exports.arrived, exports.rejected, exports.summary) == (2, 4, "URL rejected 4 values")
+    assert (exports.arrived, exports.rejected, exports.summary) == (2, 4, "URL rejected 4 values: too old")
 
 
 @pytest.mark.parametrize("protocol", [GRPC, HTTP])
@@ -233,10 +233,12 @@ def test_nothing_is_printed_after_the_end() -> None:
         )
         stack.callback(provider.shutdown)
         provider.get_meter("test").create_counter("counter").add(1)
-        with watched(provider, "URL", said.append) as (exports,):
-            pass
+        (exports,) = stack.enter_context(watched(provider, "URL", said.append))
+        assert exports.summary == "nothing arrived at URL"
+        exports.end()
         provider.force_flush(60_000)
     assert (exports.failed, said) == (1, [])
+    assert exports.summary == "nothing arrived at URL: 1 export failed: HTTP 400 Bad Request"
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _PERIOD, _MOST = 600.0, 5
 """Seconds, and how many failures are printed in them if the endpoint comes and goes."""
 
+_LATE = "no response in time"
+
 _MESSAGES = 10
 """How many different messages of a receiver are printed. Some contain times or values."""
 
@@ -62,6 +64,7 @@ class Exports:
         self._attempt: Failure | None = None
         self._logged = ""
         self._partial = 0
+        self._rejection = ""
         self._is_exporting = False
         self._send = exporter.export
         exporter.export = self._export  # type: ignore[method-assign, assignment]
@@ -78,21 +81,21 @@ class Exports:
     @property
     def summary(self) -> str:
         """Return how many exports failed, and values were rejected; "" if all arrived."""
-        failed, found = self.failed, []
-        if self._is_exporting:  # it has not ended in time
-            failed += 1
-            self._last = self._attempt or self._last or Failure("no response in time")
-        count = f"{failed} export{'s' if failed > 1 else ''}"
-        if failed and not self.arrived:
-            found.append(f"nothing arrived at {self.name}: {count} failed: {self._last}")
+        failed = self.failed + self._is_exporting  # that one has not ended in time
+        attempt = (self._attempt or self.failure or _LATE) if self._is_exporting else None
+        reason = attempt or self._last or self.failure or ""
+        count = f"{failed} export{'s' if failed > 1 else ''} failed" if failed else ""
+        found = []
+        if not self.arrived:
+            found.append(": ".join(filter(None, (f"nothing arrived at {self.name}", count, str(reason)))))
         elif failed:
-            found.append(f"{failed} of {failed + self.arrived} exports to {self.name} failed: {self._last}")
+            found.append(f"{failed} of {failed + self.arrived} exports to {self.name} failed: {reason}")
         if self.rejected:
-            found.append(f"{self.name} rejected {self.rejected} values")
+            found.append(": ".join(filter(None, (f"{self.name} rejected {self.rejected} values", self._rejection))))
         return "; ".join(found)
 
     def end(self) -> None:
-        """Print nothing more. An export that hangs may go on."""
+        """Print nothing more: the summary has the results of the last export, which may still hang then."""
         self._tell = lambda sentence: None
 
     def log(self, text: str) -> None:
@@ -112,6 +115,7 @@ class Exports:
         self._partial = response.partial_success.rejected_data_points
         message = response.partial_success.error_message.strip()
         if self._partial:
+            self._rejection = message
             self._say_once(f"{self.name} rejects values: {message or 'it gives no reason'}")
         elif message:
             self._say_once(f"{self.name} accepts the values with a warning: {message}")
@@ -186,8 +190,6 @@ def watched(provider: MeterProvider, url: str, tell: Callable[[str], None]) -> I
     try:
         yield found
     finally:
-        for each in found:
-            each.end()
         logger.removeHandler(handler)
         logger.propagate = propagate
 

@@ -72,7 +72,7 @@ _CAUSES: Final = (
     ),
     (r"UNAUTHENTICATED|PERMISSION_DENIED|^HTTP 40[13]\b", "", _KEY),
     (r"UNIMPLEMENTED|^HTTP 40[45]\b", "", _RECEIVER),
-    (r"DEADLINE_EXCEEDED|Read timed out|read timeout", _NO_RESPONSE, ""),
+    (r"^CANCELLED|DEADLINE_EXCEEDED|Read timed out|read timeout", _NO_RESPONSE, ""),
 )
 """A regular expression for each known error, the reason ("" for the error itself) and what to do."""
 

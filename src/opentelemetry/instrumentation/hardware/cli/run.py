@@ -349,6 +349,8 @@ def _exported(session: Session, pid: int, target: _Target, limit: float) -> Iter
             yield exports
         finally:
             session.read_now(_LAST_READING)
+            for each in exports:
+                each.end()
             _shut_down(provider, limit)
             instrumentor.uninstrument()
     for each in exports:
