@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import sin
 from pathlib import Path
 from unittest.mock import patch
@@ -144,7 +144,9 @@ class Ranks(ProcessReader):
 # -- the view on it
 
 
-def on(folder: Path, gpus: int, size: tuple[int, int], act: Act, steps: int = STEPS) -> None:
+def on(
+    folder: Path, gpus: int, size: tuple[int, int], act: Act, steps: int = STEPS, detail: Sequence[str] = ("cpu",)
+) -> None:
     """Show a machine with so many GPUs, and act on the view after some readings."""
     fake = FakeNvml(folder, *map(gpu, range(gpus))) if gpus else None
     env = environment({"TZ": "UTC", **(fake.environment if fake else {})})
@@ -153,7 +155,7 @@ def on(folder: Path, gpus: int, size: tuple[int, int], act: Act, steps: int = ST
         patch.object(process_tree, "_is_host_namespace", lambda files: True),
         simulated(trainer) as clock,
     ):
-        asyncio.run(_on(View(fake, gpus, clock), size, act, steps))
+        asyncio.run(_on(View(fake, gpus, clock), size, act, steps, detail))
 
 
 class View:
@@ -240,8 +242,8 @@ class View:
 Act = Callable[[View], Awaitable[None]]
 
 
-async def _on(view: View, size: tuple[int, int], act: Act, steps: int) -> None:
-    config = Config.read({"detail": ["cpu"], "sources": ["-process"]})
+async def _on(view: View, size: tuple[int, int], act: Act, steps: int, detail: Sequence[str]) -> None:
+    config = Config.read({"detail": [*detail], "sources": ["-process"]})
     started = session.Session(config, interval=2.0, environ={}, all_processes=True)
     started.start()
     feed = Feed(started, Ranks())

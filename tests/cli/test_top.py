@@ -121,7 +121,8 @@ def test_keys(tmp_path: Path) -> None:
         await view.shows("paused")
         await view.press("p", "question_mark")
         await view.shows("next panel")
-        await view.press("escape", "m")
+        await view.press("q")  # closes the help
+        await view.press("m")
         await view.shows("Missing")
         await view.shows("graphcore: there is no IPU")
         await view.press("escape", "q")
@@ -195,6 +196,28 @@ def test_failed_reading_is_shown_and_the_next_one_works(tmp_path: Path) -> None:
         await view.hides("broken")
 
     on(tmp_path, 0, (80, 24), act, 1)
+
+
+def test_panel_that_cannot_be_drawn_shows_why(tmp_path: Path) -> None:
+    def draw(width: int, height: int) -> Drawn:
+        raise ZeroDivisionError("no total")
+
+    async def act(view: View) -> None:
+        view.app.query_one("#storage", Panel).show(draw)
+        await view.shows("ZeroDivisionError: no total", "Memory 4")
+        await view.read()
+        await view.hides("ZeroDivisionError")
+
+    on(tmp_path, 0, (120, 40), act, 1)
+
+
+def test_cores_are_shown_though_only_their_sum_is_exported(tmp_path: Path) -> None:
+    async def act(view: View) -> None:
+        await view.shows("CPU 32 threads")
+        panel = view.app.query_one("#cpu", Panel)
+        assert len("".join(text for text, _ in panel._drawn.lines[-1])) >= 32
+
+    on(tmp_path, 0, (80, 24), act, 3, detail=[])
 
 
 # -- shapes

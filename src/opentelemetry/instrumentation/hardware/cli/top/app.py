@@ -54,7 +54,8 @@ class Top(App[None]):
     ENABLE_COMMAND_PALETTE = False
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c,ctrl+q", "quit", "quit", priority=True),
+        Binding("q", "quit", "quit"),
+        Binding("ctrl+c,ctrl+q", "quit", "quit", priority=True),
         Binding("question_mark,h,f1", "help", "help"),
         Binding("s", "sort", "sort"),
         Binding("r", "reverse", "reverse"),
@@ -146,7 +147,8 @@ class Top(App[None]):
 
     async def _watch(self) -> None:
         """Read and show, until the end."""
-        await asyncio.to_thread(self._feed.open)
+        with suppress(Exception):  # it is tried again, and then the reason is shown
+            await asyncio.to_thread(self._feed.open)
         due, wait = time.monotonic(), _FASTEST  # the first values come soon
         while True:
             due = max(due + wait, time.monotonic())
@@ -161,12 +163,12 @@ class Top(App[None]):
         """Read once and show the values."""
         try:
             self._readout = await asyncio.to_thread(self._feed.collect)
-        except Exception as error:
-            self._error = f"{type(error).__name__}: {error}"
-        else:
             self._error = ""
             self._history.add(self._readout.view, self._readout.devices)
-        self._show()
+            self._show()
+        except Exception as error:  # the process may export, too
+            self._error = f"{type(error).__name__}: {error}"
+            self._show_bars()
 
     # -- what is shown
 

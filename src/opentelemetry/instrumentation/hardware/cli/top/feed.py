@@ -43,8 +43,9 @@ class Feed:
     def open(self) -> None:
         """Make the first reading."""
         self._viewer = Viewer(self._session)
-        if "cpu" not in (self._session.config.detail or ()):  # exported metrics stay as they are configured
-            config = replace(self._session.config, sources=["host"], detail=["cpu"], exclude_metrics=_NOT_CORES)
+        wanted = self._session.config
+        if wanted.selects("host") and "cpu" not in (wanted.detail or ()):  # what is exported stays as it is configured
+            config = replace(wanted, sources=["host"], detail=["cpu"], exclude_metrics=_NOT_CORES)
             self._cores_session = pipeline.Session(config, environ={})
             self._cores_session.start()
             self._cores = Viewer(self._cores_session)

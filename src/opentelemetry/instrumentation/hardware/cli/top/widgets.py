@@ -18,6 +18,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
+    WARNING,
     Layout,
     Line,
 )
@@ -103,7 +104,11 @@ class Panel(ScrollView, can_focus=True):
         width, height = self.size
         if width < 1 or height < 1:
             return
-        before, drawn = self._drawn, self._draw(width, height)
+        before = self._drawn
+        try:
+            drawn = self._draw(width, height)
+        except Exception as error:  # the other panels go on
+            drawn = Drawn([[(f"{type(error).__name__}: {error}", WARNING)]], before.title)
         self._drawn = drawn
         if len(before.lines) != len(drawn.lines) or self.virtual_size.width != width:
             self.virtual_size = Size(width, len(drawn.lines))
