@@ -145,7 +145,7 @@ class Collector:
             if runner.state is State.UP and runner.duration is not None:
                 own[SOURCE_READ_DURATION].append((runner.duration, source))
         total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))
-        self._cpu_time.total = max(self._cpu_time.total, total)
+        self._cpu_time.total = max(float(self._cpu_time.total), total)
         own[OWN_CPU_TIME].append((self._cpu_time.total, {}))
         if self._shares is not None:
             self._unattributed.total = self._unattributed_before + self._shares.unattributed
