@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m tests.benchmarks",
         description="Measure the package beside its alternatives; status 1 means a bound missed in quiet rounds.",
     )
-    parser.add_argument("--quick", action="store_true", help="less than a minute instead of less than five")
+    parser.add_argument("--quick", action="store_true", help="less than a minute instead of less than seven")
     parser.add_argument("--seconds", metavar="N", type=_seconds, help="measure for N seconds in all, start-up apart")
     parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to a file")
