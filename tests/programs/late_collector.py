@@ -22,14 +22,27 @@ from typing import Any
 SET_FLAGS, UP = 0x8914, 1
 
 
+class Exports:
+    """Counts exports. When the second one begins, the agent has the response to the first."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.has_two = threading.Event()
+
+    def begin(self) -> None:
+        self.count += 1
+        if self.count == 2:
+            self.has_two.set()
+
+
 @contextmanager
-def http_collector(has_export: threading.Event) -> Iterator[None]:
+def http_collector(exports: Exports) -> Iterator[None]:
     class Collector(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.send_response(200)
             self.end_headers()
-            has_export.set()
+            exports.begin()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
@@ -43,13 +56,13 @@ def http_collector(has_export: threading.Event) -> Iterator[None]:
 
 
 @contextmanager
-def grpc_collector(has_export: threading.Event) -> Iterator[None]:
+def grpc_collector(exports: Exports) -> Iterator[None]:
     import grpc
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 
     class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
         def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the service calls it so
-            has_export.set()
+            exports.begin()
             return metrics_service_pb2.ExportMetricsServiceResponse()
 
     with ThreadPoolExecutor(2) as threads:
@@ -78,11 +91,11 @@ if __name__ == "__main__":
         assert agent.stderr is not None
         while "waiting for a Collector" not in agent.stderr.readline():
             assert agent.poll() is None
-        with collector(has_export := threading.Event()):
-            has_export.wait()
+        with collector(exports := Exports()):
+            exports.has_two.wait()
         interrupt(port)
-        with collector(has_export := threading.Event()):
-            has_export.wait()
+        with collector(exports := Exports()):
+            exports.has_two.wait()
             agent.terminate()
             out, err = agent.communicate()
     print(agent.returncode, repr(out))
