@@ -509,6 +509,20 @@ def test_unknown_of_one_device_is_absent() -> None:
     assert found[c.SPAN_GPU_TIME.name] == 0.0
 
 
+def test_interval_is_that_of_what_is_used() -> None:
+    """A GPU that the program does not use is read less often."""
+    now = [0.0]
+    idle, process = (Ledger(lambda: now[0], lambda: now[0]) for _ in range(2))
+    for tenth in range(100):
+        now[0] = tenth / 10
+        process.add([c.PROCESS_CPU_TIME(now[0]), c.PROCESS_MEMORY_USAGE(5)])
+        if tenth % 20 == 0:
+            idle.add([c.HW_ENERGY(1.0, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"})])
+    found = measured([idle, process], 1.0, 9.0)
+    assert set(found) == TREE_ATTRIBUTES
+    assert found[c.SPAN_RESOLUTION.name] == pytest.approx(0.1)
+
+
 def test_public_name_is_a_span_processor() -> None:
     from opentelemetry.sdk.trace import SpanProcessor
 

@@ -73,8 +73,8 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
     process: tuple[Rows, tuple[Place, Place, float]] | None = None
     for ledger in ledgers:
         rows = ledger.rows
-        if rows is None:
-            continue
+        if rows is None or not (rows.devices or rows.packages or rows.has_process):
+            continue  # such as a GPU that is not used, which is read less often
         places = rows.places(begin, end)
         if places is None:
             continue
