@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.programs import namespace
 from tests.sources.reading import all_of, opened
 
+from opentelemetry.instrumentation.hardware.catalog import CONTAINER_PRESSURE_TIME
+
 DETACH = 2
 TOP = "/sys/fs/cgroup"
 top = Path(TOP, "unified") if Path(TOP, "unified/cgroup.procs").exists() else Path(TOP)
@@ -36,14 +38,25 @@ try:
         stat = dict(line.split() for line in Path(TOP, group, "cpu.stat").read_text().splitlines())
         return int(stat["usage_usec"]) / 1e6
 
+    def stalled() -> list[list[object]]:
+        """Resource, kind and seconds of each line of the group's pressure files; none if the kernel has no PSI."""
+        files = [each for each in Path(TOP, group).glob("*.pressure") if each.stem in ("cpu", "memory", "io")]
+        lines = [(each.stem, line) for each in sorted(files) for line in each.read_text().splitlines()]
+        return [[name, line.split()[0], int(line.rpartition("=")[2]) / 1e6] for name, line in lines]
+
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
     with opened("container") as container:
         all_of(container)
-        before, found, after = usage(), all_of(container), usage()
-    values = {series.metric.name: value for series, value in found.items()}
-    print(json.dumps({"before": before, "values": values, "after": after}))
+        least, before, found, after, most = stalled(), usage(), all_of(container), usage(), stalled()
+    values = {series.metric.name: value for series, value in found.items() if not series.attributes}
+    ours = [
+        [series.attributes["system.pressure.resource"], series.attributes["system.pressure.kind"], value]
+        for series, value in found.items()
+        if series.metric is CONTAINER_PRESSURE_TIME
+    ]
+    print(json.dumps({"before": before, "values": values, "after": after, "pressure": [least, sorted(ours), most]}))
 finally:
     os.write(moved, str(os.getpid()).encode())
     os.rmdir(group, dir_fd=folder)

@@ -361,8 +361,17 @@ def _group(folder: str, tick: int) -> Files:
         f"nr_throttled 12\nthrottled_usec {5_500_000 + 250_000 * tick}\n",
         f"{folder}/memory.current": f"{6_442_450_944 + 10_485_760 * tick}\n",
         f"{folder}/memory.stat": f"anon 4000000000\ninactive_file {1_288_490_188 + 4096 * tick}\nslab 1\n",
+        f"{folder}/cpu.pressure": _stalled(8_000_000 + 400_000 * tick, 5_500_000 + 250_000 * tick),
+        f"{folder}/memory.pressure": _stalled(30_000 * tick, 20_000 * tick),
+        f"{folder}/io.pressure": _stalled(700_000, 600_000),
     }
     return files
+
+
+def _stalled(some: int, full: int) -> str:
+    """A file of pressure, with microseconds in all."""
+    averages = "avg10=0.12 avg60=0.34 avg300=0.05"
+    return f"some {averages} total={some}\nfull {averages} total={full}\n"
 
 
 def kubernetes(tick: int) -> Fabricated:
@@ -373,6 +382,7 @@ def kubernetes(tick: int) -> Fabricated:
         root + INNER + "/cpu.stat": f"usage_usec {9_000_000 + 1_000_000 * tick}\nnr_throttled 0\nthrottled_usec 0\n",
         root + INNER + "/memory.current": f"{1 * GIB}\n",
         root + INNER + "/memory.stat": "inactive_file 4096\n",
+        **{f"{root}{INNER}/{resource}.pressure": _stalled(1, 1) for resource in ("cpu", "memory", "io")},
         "/proc/{pid}/cgroup": f"0::{INNER}\n",
         "/proc/{pid}/mountinfo": mountinfo(ROOT, CGROUP2),
         "/proc/meminfo": meminfo(64_000_000, 20_000_000, 100_000, 9_000_000),

@@ -308,7 +308,7 @@ def test_empty_window_has_no_cpu_keys(asked: Machine) -> None:
 
 
 def group(memory: int | None, limit: int | None, cpus: float | None = None) -> CgroupUsage:
-    return CgroupUsage(None, None, None, None, memory, None, cpus, limit)
+    return CgroupUsage(None, None, None, None, memory, None, cpus, limit, {})
 
 
 @pytest.mark.parametrize(

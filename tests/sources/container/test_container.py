@@ -268,7 +268,7 @@ def test_working_set_is_not_negative() -> None:
         assert value(often(container), c.CONTAINER_MEMORY_WORKING_SET) == 0
 
 
-@pytest.mark.parametrize(("path", "lost"), [("/cpu.stat", 4), ("/memory.current", 2), ("/memory.stat", 1)])
+@pytest.mark.parametrize(("path", "lost"), [("/cpu.stat", 4), ("/memory.current", 3), ("/memory.stat", 2)])
 @pytest.mark.parametrize("text", [None, "", "nonsense\n", "nonsense more than that\n"])
 def test_unreadable_group_file_loses_only_its_metrics(path: str, lost: int, text: str | None) -> None:
     machine = kubernetes(0)
@@ -576,6 +576,23 @@ def test_real_group_of_version_2_agrees_with_its_file() -> None:
     assert found["before"] >= 0.2, "precondition"
     assert found["before"] <= found["values"]["container.cpu.time"] <= found["after"]
     assert "container.cpu.limit" not in found["values"]
+    least, ours, most = map(_seconds, found["pressure"])
+    assert ours.keys() == least.keys()
+    assert all(least[each] <= seconds <= most[each] for each, seconds in ours.items())
+
+
+def _seconds(lines: list[tuple[str, str, float]]) -> dict[tuple[str, str], float]:
+    return {(resource, kind): seconds for resource, kind, seconds in lines}
+
+
+def test_kernel_without_pressure_leaves_it_out() -> None:
+    machine = kubernetes(0)
+    for path in [path for path in _files(machine) if path.endswith(".pressure")]:
+        _files(machine)[path] = OSError(95, "Operation not supported", path)  # booted with psi=0
+    with opened("container", machine) as container:
+        found = all_of(container)
+    assert series_of(found, c.CONTAINER_PRESSURE_TIME) == {}
+    assert series_of(found, c.CONTAINER_CPU_TIME) != {}
 
 
 def _compare_with_psutil(container: Source, pid: int) -> None:

@@ -243,6 +243,11 @@ CONTAINER_MEMORY_WORKING_SET = updown(
     "Memory without page cache that the kernel can reclaim at once, of the same cgroup as container.memory.usage.",
     source="container.memory.usage minus inactive_file (memory.stat; v1 total_inactive_file), at least 0",
 )
+CONTAINER_MEMORY_AVAILABLE = updown(
+    "container.memory.available", "By", (),
+    "Memory limit minus working set: what is left before processes are killed. Absent without a limit.",
+    source="container.memory.limit minus container.memory.working_set, at least 0",
+)
 CONTAINER_MEMORY_LIMIT = updown(
     "container.memory.limit", "By", (),
     "Lowest memory limit of the process's cgroup and its ancestors. Absent without a limit.",
@@ -272,5 +277,13 @@ CONTAINER_CPU_THROTTLED_PERIODS = counter(
     "Enforcement periods in which the cgroup with the lowest CPU limit used up its time. Divide the increase by that "
     "of container.cpu.periods for the share of throttled periods.",
     source="cgroup cpu.stat: nr_throttled",
+    standard=False,
+)
+CONTAINER_PRESSURE_TIME = counter(
+    "container.pressure.linux.time", "s", (PRESSURE_RESOURCE, PRESSURE_KIND),
+    "Time during which some tasks of the container, or all of them (full), waited for a resource. Throttling counts as "
+    "waiting for the CPU. Its rate is the share of time lost.",
+    source="cgroup v2 {cpu,memory,io}.pressure: total, for cpu of the cgroup with the lowest CPU limit, else of the "
+    "one with the lowest memory limit",
     standard=False,
 )

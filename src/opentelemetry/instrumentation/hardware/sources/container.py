@@ -42,6 +42,11 @@ class Container(Source):
             (c.CONTAINER_MEMORY_USAGE, cgroup.memory),
             (c.CONTAINER_MEMORY_WORKING_SET, cgroup.working_set),
         )
+        if cgroup.memory_limit is not None and cgroup.working_set is not None:
+            yield self._series[c.CONTAINER_MEMORY_AVAILABLE](max(0, cgroup.memory_limit - cgroup.working_set))
+        for (resource, kind), seconds in cgroup.pressure.items():
+            which = (c.PRESSURE_RESOURCE, resource, c.PRESSURE_KIND, kind)
+            yield self._series[(c.CONTAINER_PRESSURE_TIME, *which)](seconds)
 
     def read_slow(self) -> Iterator[Point]:
         """Find the cgroup and read its limits again: a running container can be resized."""

@@ -3,17 +3,19 @@
 A limit can be set on any group between the process's own and the root, and the tightest one applies to the process.
 Usage and throttling are read from the group that has the tightest limit: these are the numbers that count against it.
 
-See https://docs.kernel.org/admin-guide/cgroup-v2.html and https://docs.kernel.org/admin-guide/cgroup-v1/.
+See https://docs.kernel.org/admin-guide/cgroup-v2.html, https://docs.kernel.org/admin-guide/cgroup-v1/ and
+https://docs.kernel.org/accounting/psi.html.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage
+from opentelemetry.instrumentation.hardware.system.procfs import pressure
 
 _UNLIMITED = 1 << 62
 """Version 1 reports a missing memory limit as the largest multiple of the page size that fits in int64."""
@@ -77,6 +79,7 @@ class Cgroup:
         self._memory: _Hierarchy | None = None
         self._is_container = False
         self._cpu_limit = self._memory_limit = _Limit(None, 0)
+        self._stalled: dict[tuple[str, str], _Counter] = {}
         self._time, self._throttled, self._periods, self._throttled_periods = (_Counter() for _ in range(4))
 
     def refresh(self) -> None:
@@ -109,6 +112,7 @@ class Cgroup:
             working_set=working_set,
             cpu_limit=cpus,
             memory_limit=limit,
+            pressure=dict(self._pressure()),
         )
 
     # -- where the groups are
@@ -183,6 +187,21 @@ class Cgroup:
             "periods": self._periods.read(folder, _entry(stat, b"nr_periods")),
             "throttled_periods": self._throttled_periods.read(folder, _entry(stat, b"nr_throttled")),
         }
+
+    def _pressure(self) -> Iterator[tuple[tuple[str, str], float]]:
+        """Seconds of stall by resource and kind: of the group that limits the CPU, or memory. Version 1 has none."""
+        limits = (self._cpu, self._cpu_limit), (self._memory, self._memory_limit)
+        for (hierarchy, limit), resources in zip(limits, (("cpu",), ("memory", "io"))):
+            if hierarchy is None or hierarchy.version == 1:
+                continue
+            for resource in resources:
+                text = self._read_at(hierarchy, limit.level, f"{resource}.pressure")
+                stalled = pressure(text + b"\n")
+                for kind, seconds in stalled.items():
+                    counter = self._stalled.setdefault((resource, kind), _Counter())
+                    total = counter.read(_folder(hierarchy, limit.level), seconds)
+                    if total is not None:
+                        yield (resource, kind), total
 
     def _memory_usage(self, level: int) -> tuple[int | None, int | None]:
         """Bytes in use, and bytes in use without inactive page cache, which can be reclaimed."""

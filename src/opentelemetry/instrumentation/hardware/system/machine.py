@@ -79,7 +79,8 @@ class ProcessLimits(NamedTuple):
 class CgroupUsage(NamedTuple):
     """Usage and limits of a process's cgroup, in seconds, periods, bytes and CPUs.
 
-    The counters do not jump if another group limits the process.
+    The counters do not jump if another group limits the process. ``pressure`` has the seconds of stall by resource and
+    kind (``some``, ``full``).
     """
 
     cpu_time: float | None
@@ -90,6 +91,7 @@ class CgroupUsage(NamedTuple):
     working_set: int | None
     cpu_limit: float | None
     memory_limit: int | None
+    pressure: Mapping[tuple[str, str], float]
 
 
 class Process(NamedTuple):
