@@ -1,4 +1,4 @@
-"""Run all launchers and print the table: `python -m tests.launchers [--only NAME]... [--list]`.
+"""Run all launchers and print the table: `python -m tests.launchers [--only NAME]... [--list] [--patience S]`.
 
 The row of a launcher that is not installed says how to install it. The exit status is 1 if a row is wrong.
 """
@@ -25,6 +25,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.launchers", description=__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help="a case, or a pattern such as 'gunicorn-*'")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
+    parser.add_argument("--patience", type=float, default=40.0, help="seconds that a case may take to export")
     arguments = parser.parse_args()
     chosen = [case for case in CASES if any(fnmatch.fnmatch(case.name, each) for each in arguments.only or ["*"])]
     if arguments.list:
@@ -36,7 +37,7 @@ def main() -> int:
         for case in chosen:
             began = time.monotonic()
             try:
-                outcome = run(case, collector, Path(folder), patience=40.0)
+                outcome = run(case, collector, Path(folder), patience=arguments.patience)
                 verdict = "; ".join(outcome.problems) or "right"
                 wrong += bool(outcome.problems)
             except Missing as missing:
