@@ -1,4 +1,7 @@
-"""Reading a process tree of 256 children, beside psutil: in one file per process, and with 16 threads in each."""
+"""Reading a process tree of 256 children, beside psutil: in one file per process, and with 16 threads in each.
+
+It is read as in one sampling round: by the source of the process, and by one of devices, which needs the PIDs.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.process import Process
+from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
+from opentelemetry.instrumentation.hardware.system.machine import machine
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 CHILDREN = 256
 _BOUND = 5.0
@@ -41,10 +47,18 @@ def _figures(name: str, threads: int, seconds: float) -> list[Figure]:
 
 def _walk(pid: int) -> Callable[[], object]:
     """Everything that is read of the tree, and the limits of the process, which are read with it."""
-    source = Process(SourceContext(Config(), Drivers(), pid))
+    walk = SharedWalk()
+    source = Process(SourceContext(Config(), Drivers(), pid, walk=walk))
     source.open()
     list(source.read_all())
-    return lambda: list(source.read_slow())
+    tree = ProcessTree(machine(Drivers(), walk), Drivers().files(), pid)
+
+    def read() -> None:
+        walk.__init__()  # type: ignore[misc]
+        list(source.read_slow())
+        tree.refresh()
+
+    return read
 
 
 def _psutil(pid: int) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from errno import ENOENT
+from math import inf
 
 import psutil
 import pytest
 from tests.children import command, scene, started
 from tests.sources.tree import Tree
+from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.system.descendants import descendants
+from opentelemetry.instrumentation.hardware.system import descendants as module
+from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk, Walk, descendants
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
@@ -112,3 +116,32 @@ def test_own_child_of_another_user_is_left_out_where_proc_hides_it() -> None:
     found = scene("hidden")
     assert found["all"] == 4, "precondition: the tree has four processes"
     assert found["hidden"] == [2, 2], "the process itself and the child of the same user, whichever way it is read"
+
+
+@pytest.mark.parametrize("threads", [1, 300], ids=["by-children", "by-parents"])
+def test_sources_that_are_read_in_one_round_walk_over_the_tree_once(threads: int) -> None:
+    psutil_module, walk = Drivers().python_module("psutil"), SharedWalk()
+    with family(3, 2, threads) as program:
+        first, second = Read(), Read()
+        tree = LinuxMachine(first, psutil_module, walk).tree(program.pid, inf)
+        pids = {each.pid for each in tree}
+        stats = [path for path in first.paths if path in {f"/proc/{pid}/stat" for pid in pids}]
+        assert len(stats) == len(pids) == 7, "each file is read once"
+        other = LinuxMachine(second, psutil_module, walk)
+        assert {program.pid, *other.descendants(program.pid, inf)} == pids
+        assert second.paths == []
+        assert {*other.descendants(program.pid)} == pids - {program.pid}
+        assert second.paths != [], "a new walk was requested"
+
+
+def test_shared_walk_is_not_waited_for_if_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 0.01)
+    shared, goes_on = SharedWalk(), threading.Event()
+    hanging = threading.Thread(target=shared.get, args=(1, 0.0, lambda: goes_on.wait() and Walk(0.0, {}), 0.0))
+    hanging.start()
+    try:
+        wait_for(shared._lock.locked, 60, "walk")
+        assert shared.get(1, 0.0, lambda: Walk(5.0, {2: b""}), 5.0).stats == {2: b""}
+    finally:
+        goes_on.set()
+        hanging.join()

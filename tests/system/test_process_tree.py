@@ -58,7 +58,9 @@ def process_tree(
         f"/proc/{pid}/status": "Name:\tpython\nNSpid:\t" + "\t".join(map(str, chain)) + "\n"
         for pid, chain in (chains or {}).items()
     }
-    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: list(pids[1:]) if pid == pids[0] else []))
+    machine = cast(
+        Machine, SimpleNamespace(descendants=lambda pid, max_age=0.0: list(pids[1:]) if pid == pids[0] else [])
+    )
     tree = ProcessTree(machine, cast(Files, Linked(files, links)), pids[0], EVIDENCE)
     tree.refresh()
     return tree
@@ -84,7 +86,7 @@ def test_own_process_is_read_from_proc_self() -> None:
 def test_no_pid_is_ours_where_proc_is_of_another_pid_namespace() -> None:
     files = Linked({}, {"/proc/self/ns/pid": CONTAINER})
     files.is_proc_ours = False
-    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid, max_age=0.0: [ROOT + 1]))
     tree = ProcessTree(machine, cast(Files, files), ROOT, EVIDENCE)
     tree.refresh()
     assert tree.folders == []
@@ -132,7 +134,7 @@ def test_computing_needs_open_device_file() -> None:
 
 
 def test_system_without_proc_matches_pids() -> None:
-    machine = cast(Machine, SimpleNamespace(descendants=lambda pid: [ROOT + 1]))
+    machine = cast(Machine, SimpleNamespace(descendants=lambda pid, max_age=0.0: [ROOT + 1]))
     tree = ProcessTree(machine, None, ROOT, EVIDENCE)
     tree.refresh()
     assert tree.on_host

@@ -188,7 +188,8 @@ class AcceleratorSource(Source):
         self.selection = DeviceFilter(words, environ, rule, self.files, self.context.config.name_of("devices"))
         if self.context.claim and self.selection.by_environ and not environ.keys().isdisjoint(rule.variables):
             self.context = self.context._replace(is_reporter=True)  # of its own devices, which others may not see
-        self.program = ProcessTree(machine(self.context.drivers), self.files, self.context.pid, *self.compute_files())
+        local = machine(self.context.drivers, self.context.walk)
+        self.program = ProcessTree(local, self.files, self.context.pid, *self.compute_files())
         self._refresh_program()
         self._open_driver()
 

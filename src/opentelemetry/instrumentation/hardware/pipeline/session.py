@@ -29,6 +29,7 @@ from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread,
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config, export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover, unknown_source
+from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 
 _LOG = logging.getLogger(__name__)
 
@@ -117,6 +118,7 @@ class Session:
         self._all_processes = all_processes
         self._reporter = reporter
         self._former = {} if former is None else former
+        self._walk = SharedWalk() if drivers is None else None
         self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self._demand = Demand() if spans else demand
@@ -175,7 +177,8 @@ class Session:
             if former is not None and not former.join(_FORMER_JOIN):
                 raise TimeoutError("it has not responded since an earlier session")
             context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
-            return found.make(context._replace(instance=instance, all_processes=self._all_processes, claim=claim))
+            context = context._replace(instance=instance, all_processes=self._all_processes, claim=claim)
+            return found.make(context._replace(walk=self._walk))
 
         runner = SourceRunner(
             make,

@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Point, Scope
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class SourceContext(NamedTuple):
         environ: The environment in which variables such as ``CUDA_VISIBLE_DEVICES`` restrict the devices.
         instance: Which of its instances the source is; see :meth:`Source.instances`.
         all_processes: Whether per-process values are summed over all processes, because no process is observed.
+        walk: A walk over the tree of the observed process that is shared with other sources; None if there are none.
     """
 
     config: Config
@@ -46,6 +48,7 @@ class SourceContext(NamedTuple):
     instance: str = ""
     all_processes: bool = False
     claim: Callable[[Collection[str]], Collection[str]] | None = None
+    walk: SharedWalk | None = None
 
 
 class Source(ABC):

@@ -19,8 +19,8 @@ from opentelemetry.instrumentation.hardware.model import (
     SeriesCache,
 )
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND, machine
 from opentelemetry.instrumentation.hardware.system.machine import Process as Reading
-from opentelemetry.instrumentation.hardware.system.machine import machine
 from opentelemetry.instrumentation.hardware.system.tree_cpu import TreeCpuTime
 
 _GROUPS = (
@@ -82,7 +82,7 @@ class Process(Source):
             OSError: The process has ended.
             Unavailable: ``/proc`` belongs to another PID namespace.
         """
-        self._machine = machine(self.context.drivers)
+        self._machine = machine(self.context.drivers, self.context.walk)
         self._machine.process(self.context.pid)
         self._is_own = self.context.pid == os.getpid()
         self._gc = [(metric, key) for metric, key in _GC.items() if self._is_own and self.context.config.wants(metric)]
@@ -205,7 +205,7 @@ class Process(Source):
 
     def _walk(self) -> Iterator[Point]:
         """Yield the totals of the tree."""
-        tree = self._machine.tree(self.context.pid)
+        tree = self._machine.tree(self.context.pid, ONE_ROUND)
         self._tree_cpu.add(tree)
         yield c.PROCESS_TREE_COUNT(len(tree))
         if len(tree) > 1:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
-from opentelemetry.instrumentation.hardware.system.descendants import descendants
+from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk, Walk, descendants
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, names_or_empty, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import (
     CgroupUsage,
@@ -32,13 +32,20 @@ _INTERFACES_PERIOD = 60.0
 
 
 class LinuxMachine:
-    """The local machine. If a file is missing, as in a sandbox or an old kernel, only its own values are missing."""
+    """The local machine. If a file is missing, as in a sandbox or an old kernel, only its own values are missing.
+
+    Args:
+        files: The kernel's files.
+        psutil: The module, for what has no file.
+        walk: A walk over the process tree that is shared with other sources.
+    """
 
     linux = True
 
-    def __init__(self, files: Files, psutil: PythonModule) -> None:
+    def __init__(self, files: Files, psutil: PythonModule, walk: SharedWalk | None = None) -> None:
         self._files = files
         self._psutil = psutil
+        self._shared = walk
         self._cgroups: dict[int, Cgroup] = {}
         self._is_hardware: dict[str, bool] = {}
         self._hardware_interfaces: tuple[float, list[str]] | None = None
@@ -224,24 +231,34 @@ class LinuxMachine:
         size, resident, *_ = self._files.read(proc_folder(self._files, pid) + "/statm").split()
         return None if size == b"0" else int(resident) * PAGE
 
-    def descendants(self, pid: int) -> Sequence[int]:
-        return descendants(self._files, pid)
+    def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
+        if self._shared is None:
+            return [*descendants(self._files, pid)]
+        return [*self._walk(pid, max_age).stats]
 
-    def tree(self, pid: int) -> Sequence[TreeProcess]:
+    def _walk(self, pid: int, max_age: float) -> Walk:
         now = self._files.uptime()
-        root = self._tree_process(proc_folder(self._files, pid), now)
-        pids = self.descendants(pid)
-        parents = {root.pid, *pids}
+
+        def walk() -> Walk:
+            return Walk(now, descendants(self._files, pid))
+
+        return walk() if self._shared is None else self._shared.get(pid, max_age, walk, now)
+
+    def tree(self, pid: int, max_age: float = 0.0) -> Sequence[TreeProcess]:
+        folder = proc_folder(self._files, pid)
+        walk = self._walk(pid, max_age)
+        root = self._tree_process(self._files.read(f"{folder}/stat"), walk.time)
+        parents = {root.pid, *walk.stats}
         tree = [root]
-        for child in pids:
+        for child, text in walk.stats.items():
             with suppress(OSError):  # it has ended
-                process = self._tree_process(f"/proc/{child}", now)
+                process = self._tree_process(text or self._files.read(f"/proc/{child}/stat"), walk.time)
                 if process.parent in parents:  # else another process has its PID by now, or its parent has ended
                     tree.append(process)
         return tree
 
-    def _tree_process(self, folder: str, now: float) -> TreeProcess:
-        text = self._files.read(folder + "/stat")
+    @staticmethod
+    def _tree_process(text: bytes, now: float) -> TreeProcess:
         fields = procfs.stat(text)
         started = int(fields[19]) / TICKS
         return TreeProcess(

@@ -8,10 +8,16 @@ on every system. ``None`` and missing keys stand for values that the system does
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
+
+ONE_ROUND: Final = 1.0
+"""Seconds within which the sources of a session are read that are due at the same time."""
 
 
 class Memory(NamedTuple):
@@ -212,11 +218,15 @@ class Machine(Protocol):
             OSError: The process has ended.
         """
 
-    def descendants(self, pid: int) -> Sequence[int]:
-        """The PIDs of all descendants of a process."""
+    def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
+        """The PIDs of all descendants of a process, at most so many seconds old."""
 
-    def tree(self, pid: int) -> Sequence[TreeProcess]:
+    def tree(self, pid: int, max_age: float = 0.0) -> Sequence[TreeProcess]:
         """A process and its descendants, each behind its parent. Descendants that cannot be read are left out.
+
+        Args:
+            pid: The process.
+            max_age: Most seconds since another source has listed the descendants. The other values are current.
 
         Raises:
             OSError: The process has ended.
@@ -258,12 +268,17 @@ class Drivers(Protocol):
         """A Python module by its name."""
 
 
-def machine(drivers: Drivers) -> Machine:
-    """Return the local machine: read from the kernel's files on Linux, through psutil elsewhere."""
+def machine(drivers: Drivers, walk: SharedWalk | None = None) -> Machine:
+    """Return the local machine: read from the kernel's files on Linux, through psutil elsewhere.
+
+    Args:
+        drivers: Access to it.
+        walk: A walk over the process tree that is shared with other sources.
+    """
     from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
     from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 
     try:
-        return LinuxMachine(drivers.files(), drivers.python_module("psutil"))
+        return LinuxMachine(drivers.files(), drivers.python_module("psutil"), walk)
     except Unavailable:
         return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))

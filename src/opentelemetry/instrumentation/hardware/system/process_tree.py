@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
-from opentelemetry.instrumentation.hardware.system.machine import Machine
+from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND, Machine
 
 _HOST_NAMESPACE = "pid:[4026531836]"
 """The PID namespace of the host: the kernel gives it a fixed number (``PROC_PID_INIT_INO``)."""
@@ -57,7 +57,10 @@ class ProcessTree:
                     pid = int(self._files.link("/proc/self"))
             except (Unavailable, OSError):
                 return []
-        return [(pid, folder), *((child, f"/proc/{child}") for child in self._machine.descendants(self._pid))]
+        return [
+            (pid, folder),
+            *((child, f"/proc/{child}") for child in self._machine.descendants(self._pid, ONE_ROUND)),
+        ]
 
     def among(self, pids: Iterable[int]) -> set[int]:
         """Return those of a driver's PIDs that certainly belong to the tree.

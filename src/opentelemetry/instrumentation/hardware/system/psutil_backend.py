@@ -212,10 +212,12 @@ class PsutilMachine:
             raise ProcessLookupError(ESRCH, "the process has ended", str(pid))
         return attributes
 
-    def descendants(self, pid: int) -> Sequence[int]:
+    def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
+        del max_age
         return [int(child) for child in self._psutil.call("Process.children", pid, True)]
 
-    def tree(self, pid: int) -> Sequence[TreeProcess]:
+    def tree(self, pid: int, max_age: float = 0.0) -> Sequence[TreeProcess]:
+        del max_age
         me = self.process(pid)
         tree = [TreeProcess(pid, 0, 0.0, me.uptime, me.user + me.system, 0.0, me.resident or 0, me.threads or 0)]
         for child in self.descendants(pid):
