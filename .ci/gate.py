@@ -34,6 +34,7 @@ PATIENCE = 5.0
 """Seconds to wait for a command to exit after Ctrl-C before it is terminated."""
 
 DEBIAN = {
+    "g++": "g++",
     "jq": "jq",
     "lm-sensors": "sensors",
     "prometheus": "prometheus",

@@ -100,12 +100,12 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
         found[_ENERGY] = energy
         found[_GPU_TIME] = busy
         found[_GPU_UTILIZATION] = 1.0 if utilization > 1.0 else utilization
-        found[_GPU_MEMORY_PEAK] = memory
+        found[_GPU_MEMORY_PEAK] = _whole(memory)
         found[_GPU_THROTTLE_TIME] = throttled
     elif process is not None:
         rows, (first, last, _) = process
         found[_TREE_CPU_TIME] = rows.increase(CPU_TIME, first, last)
-        found[_TREE_MEMORY_PEAK] = rows.peak(TREE_MEMORY, first, last)
+        found[_TREE_MEMORY_PEAK] = _whole(rows.peak(TREE_MEMORY, first, last))
     if packages:
         found[_CPU_ENERGY] = cpu_energy
     if found:
@@ -113,6 +113,11 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
     if isnan(sum(found.values())):
         found = {name: value for name, value in found.items() if not isnan(value)}
     return found
+
+
+def _whole(size: float) -> float:
+    """Return a number of bytes as an integer; NaN stays NaN."""
+    return int(size) if size == size else size  # noqa: PLR0124 - false for NaN
 
 
 class Measurements(Protocol):
@@ -213,7 +218,7 @@ class HardwareSpanProcessor(SpanProcessor):
 
     def _measure(self, span: Span, end_time: int | None) -> None:
         session, begin = self._session, span.start_time
-        if session is None or begin is None:
+        if session is None or begin is None or span.end_time is not None:  # another thread has ended it
             return
         end = time.time_ns() if end_time is None else end_time
         attributes: dict[str, Any] = {}
