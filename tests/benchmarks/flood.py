@@ -87,7 +87,7 @@ def _figures(name: str, settings: Mapping[str, object], seconds: float) -> list[
     try:
         used = _used()
         on = _late(seconds / 2)
-        used = _used() - used
+        used = max(_used() - used, 0.0)  # below the resolution of its clocks, the difference may be negative
     finally:
         instrumentor.uninstrument()
         provider.shutdown()
