@@ -432,6 +432,19 @@ def test_failure_is_logged_once_and_spans_end(tracing: Tracing, caplog: pytest.L
     ]
 
 
+def test_failure_at_the_start_of_a_span_does_not_reach_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    provider = TracerProvider()
+    processor = HardwareSpanProcessor(sources=["process"])
+    provider.add_span_processor(processor)
+    try:
+        with patch.object(processor.session, "note_span", side_effect=ValueError("closed")):
+            for number in range(2):
+                provider.get_tracer("program").start_span(f"span {number}").end()
+    finally:
+        provider.shutdown()
+    assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) == 1
+
+
 def test_second_end_has_the_warning_of_the_sdk(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:
     ours = HardwareInstrumentor()
     ours.instrument(sources=["process"])

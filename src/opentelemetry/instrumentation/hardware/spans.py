@@ -184,14 +184,14 @@ class HardwareSpanProcessor(SpanProcessor):
         """Replace the ``end`` of a span."""
         del parent_context
         session = self._session
-        if session is not None and "end" not in vars(span):  # else another of these processors has replaced it
-            session.note_span()
-            span.end = partial(self._end, span)  # type: ignore[method-assign]
-            if session.shares is not None:
-                try:
+        try:
+            if session is not None and "end" not in vars(span):  # else another of these processors has replaced it
+                session.note_span()
+                span.end = partial(self._end, span)  # type: ignore[method-assign]
+                if session.shares is not None:
                     self._begin_share(span, session.shares)
-                except Exception:
-                    self._fail()
+        except Exception:
+            self._fail()
 
     def _begin_share(self, span: Span, shares: Shares) -> None:
         """Begin the share of a span. One that is made after the fact has none: others have claimed its energy."""
