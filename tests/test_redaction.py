@@ -10,6 +10,7 @@ import pytest
 from tests.children import command, run
 
 from opentelemetry.instrumentation.hardware import Config
+from opentelemetry.instrumentation.hardware.cli.run import _note, _Target
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
@@ -61,6 +62,10 @@ def output(line: Sequence[str], env: dict[str, str] | None = None) -> str:
         ("a=http://h/m?k=v&w=x b", "a=http://h/m b"),
         ("http://h/?v", "http://h/"),
         ("http://h/x#v", "http://h/x"),
+        (
+            "cannot connect to http://h/?k=v: refused; see http://h/?",
+            "cannot connect to http://h/: refused; see http://h/",
+        ),
         ("with url: /v1/metrics?key=v (caused by", "with url: /v1/metrics (caused by"),
         ("did you mean INTERFACES? It is eth0", "did you mean INTERFACES? It is eth0"),
         (
@@ -76,6 +81,7 @@ def test_user_info_and_query_are_removed(text: str, expected: str) -> None:
 def test_headers_of_the_exporters_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "a=Bearer%20t0ken,b=x")
     assert redacted("sent Bearer t0ken as Bearer%20t0ken, x") == "sent *** as ***, x"
+    assert redacted("401: the token t0ken has expired") == "401: the token *** has expired"
 
 
 def test_program_with_secrets_in_all_settings_says_none_of_them() -> None:
@@ -100,6 +106,11 @@ def test_command_shows_no_secret_of_the_endpoint(words: Sequence[str], where: st
     text = output([*OTEL_HARDWARE, *words], ENDPOINTS[where])
     assert MARK not in text
     assert "127.0.0.1" in text or "host/x.yaml" in text or where == "wrong-interval"
+
+
+def test_live_view_shows_no_secret_of_the_endpoint() -> None:
+    target = _Target(f"every 15 s to http://user:{MARK}@host:1/?key={MARK} (grpc)")
+    assert _note(target, ()) == "exporting every 15 s to http://host:1/ (grpc)"
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "otlp-json"])

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 _SHAPES: Final = (
     (re.compile(r"([A-Za-z][\w+.-]*://)[^\s,'\"]*@"), r"\1"),  # the user and password of a URL
     (re.compile(r"(?<![\w/])[^\s,'\"=(/]+:[^\s,'\"/]*@"), ""),  # of an address without a scheme
-    (re.compile(r"(://[^\s'\"?#]*)[?#][^\s'\"]*"), r"\1"),  # the query of a URL
+    (re.compile(r"(://[^\s'\"?#]*)[?#](?:[^\s'\"]*[^\s'\":;,.)])?"), r"\1"),  # the query of a URL
     (re.compile(r"(?<=[\w/])\?[^\s'\"]*=[^\s'\"]*"), ""),  # of a path
 )
 
@@ -31,5 +31,7 @@ def _header_values() -> list[str]:
     """The values of headers in ``OTEL_EXPORTER_*HEADERS``, as given and decoded, the longest first."""
     given = [value for name, value in os.environ.items() if name.startswith("OTEL_EXPORTER") and "HEADERS" in name]
     words = [word.partition("=")[2].strip() or word.strip() for value in given for word in value.split(",")]
-    found = {form for word in words for form in (word, unquote(word)) if len(form) >= _SHORTEST}
+    forms = {form for word in words for form in (word, unquote(word))}
+    forms |= {form.partition(" ")[2] for form in forms}  # what follows the scheme, as in "Bearer x"
+    found = {form for form in forms if len(form) >= _SHORTEST}
     return sorted(found, key=len, reverse=True)

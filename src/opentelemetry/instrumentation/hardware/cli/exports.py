@@ -252,6 +252,8 @@ def _watch_http(exporter: Any, exports: Exports) -> None:
             self._adapter = adapter
 
         def send(self, request: requests.PreparedRequest, *arguments: Any, **options: Any) -> requests.Response:
+            if request.method != "POST":  # requests follows a redirection; the export has failed already
+                return self._adapter.send(request, *arguments, **options)
             try:
                 response = self._adapter.send(request, *arguments, **options)
                 content = response.content

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware.redaction import redacted
+
 if TYPE_CHECKING:
     import requests
 
@@ -91,7 +93,7 @@ def unreachable(reason: str) -> Failure:
 
 def failure(text: str) -> Failure:
     """Return the failure that an error message describes."""
-    text = " ".join(text.split())
+    text = redacted(" ".join(text.split()))  # before it is cut: a part of a secret would not be found
     for pattern, reason in _UNREACHABLE:
         if re.search(pattern, text, re.IGNORECASE):
             return unreachable(reason)

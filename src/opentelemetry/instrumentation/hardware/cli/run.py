@@ -15,6 +15,7 @@ from opentelemetry.instrumentation.hardware.cli import program, settings, top
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
+from opentelemetry.instrumentation.hardware.redaction import redacted
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
@@ -153,7 +154,7 @@ def _run_alone(arguments: argparse.Namespace) -> int:
 def _note(target: _Target, exports: Sequence[Exports]) -> str:
     """Return the state of export, for the first line of the screen."""
     status = next((each.status for each in exports if each.status), "")
-    return status or (f"exporting {target.text}" if target.text else "nothing is exported")
+    return redacted(status or (f"exporting {target.text}" if target.text else "nothing is exported"))
 
 
 def _status(exports: Sequence[Exports]) -> int:
