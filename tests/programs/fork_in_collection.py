@@ -20,6 +20,9 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 METRIC = "process.memory.usage"
 
+OLD = "_instrument_id_instrument_lock"
+"""The lock of registration in SDK 1.39."""
+
 
 def names() -> set[str]:
     data = reader.get_metrics_data()
@@ -54,8 +57,9 @@ if __name__ == "__main__":
     provider = MeterProvider([reader], shutdown_on_exit=False)
     HardwareInstrumentor().instrument(meter_provider=provider)
     until(lambda: METRIC in names(), METRIC)
-    name = "_instrument_registration_lock" if sys.argv[1] == "registration" else "_lock"
-    threading.Thread(target=hold, args=(getattr(owners()[sys.argv[1]], name),), daemon=True).start()
+    owner = owners()[sys.argv[1]]
+    name = next(name for name in ("_lock", "_instrument_registration_lock", OLD) if hasattr(owner, name))
+    threading.Thread(target=hold, args=(getattr(owner, name),), daemon=True).start()
     held.wait()
     child = os.fork()
     if not child:

@@ -36,6 +36,12 @@ _NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")
 """Scopes of metrics that the program would not export without us."""
 
 _LOCKS: Mapping[type, Callable[[], object]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
+_LOCK_NAMES = (
+    "_lock",
+    "_export_lock",
+    "_instrument_registration_lock",
+    "_instrument_id_instrument_lock",  # the same in SDK 1.39
+)
 
 _Key: TypeAlias = "tuple[str, ...]"
 """See :attr:`.model.Metric.key`."""
@@ -133,7 +139,7 @@ class Instruments:
                 for match in matches:
                     owners += [match, *getattr(match, "_attributes_aggregation", {}).values()]
         for owner in owners:
-            for name in ("_lock", "_export_lock", "_instrument_registration_lock"):
+            for name in _LOCK_NAMES:
                 make = _LOCKS.get(type(getattr(owner, name, None)))
                 if make is not None:
                     setattr(owner, name, make())
