@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,12 @@ from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, PeriodicExportingMetricReader
+from opentelemetry.sdk.metrics.export import (
+    ConsoleMetricExporter,
+    MetricExporter,
+    MetricExportResult,
+    PeriodicExportingMetricReader,
+)
 from tests.stage import Clock
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector
@@ -321,6 +327,22 @@ def test_exporter_that_raises_is_a_failure_without_a_traceback(
     program.export()
     assert program.said == ["exports to URL fail: ZeroDivisionError: division by zero"]
     assert caplog.messages == []
+
+
+def test_closed_output_of_the_console_is_not_taken_for_an_endpoint(stack: ExitStack) -> None:
+    """As in ``otel-hardware run | head``."""
+    end, begin = os.pipe()
+    os.close(end)
+    out = os.fdopen(begin, "w")
+    try:
+        program = Program(stack, ConsoleMetricExporter(out=out))
+        program.export()
+    finally:
+        with suppress(BrokenPipeError):
+            out.close()
+    (said,) = program.said
+    assert said.startswith("exports to ConsoleMetricExporter fail: BrokenPipeError: ")
+    assert "HTTP" not in said
 
 
 def test_messages_about_an_endpoint_that_comes_and_goes_are_limited(stack: ExitStack) -> None:

@@ -63,12 +63,12 @@ _CAUSES: Final = (
     (r"HTTP request to an HTTPS server", "the endpoint requires TLS", "use https:// instead of http://"),
     (r"Failed parsing HTTP/2|http1\.x server", "the endpoint does not speak gRPC", _NOT_GRPC),
     (
-        r"^[A-Z]+: .*(Socket closed|reset by peer)",  # gRPC
+        r"^[A-Z]+: .*(Socket closed|reset by peer|Broken pipe)",  # gRPC
         "the endpoint closes the connection",
         "check that the port accepts OTLP over gRPC; if it requires TLS, use https://",
     ),
     (
-        r"Connection aborted|RemoteDisconnected|reset by peer|Broken ?[Pp]ipe",
+        r"Connection aborted|RemoteDisconnected|reset by peer",
         "the endpoint closes the connection without a response in HTTP",
         _NOT_HTTP,
     ),

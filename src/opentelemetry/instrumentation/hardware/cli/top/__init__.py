@@ -89,7 +89,7 @@ def show(
 ) -> None:
     """Show a started session in the terminal until a key, a signal or the end of the duration.
 
-    Without Textual, a table is redrawn instead, and a message says how to install it. Without a terminal, tables are
+    Without Textual, a table is redrawn instead, with the command that installs it. Without a terminal, tables are
     printed one after the other.
 
     Args:
@@ -97,7 +97,7 @@ def show(
         signals: Signals that end the view.
         interval: Seconds between two readings.
         duration: Seconds after which the view ends.
-        note: Returns what the first line says about the export. It is called after each reading.
+        note: Returns the state of the export, for the first line. It is called after each reading.
     """
     from opentelemetry.instrumentation.hardware.cli import screen
 

@@ -45,7 +45,7 @@ class Top(App[None]):
     Args:
         feed: What it shows.
         interval: Seconds between two readings; None for readings on request, for tests.
-        note: Returns what the first line says about the export.
+        note: Returns the state of the export, for the first line.
         signals: Signals that end it.
         duration: Seconds after which it ends; None if only a key or a signal ends it.
         messages: Where standard error goes. The newest line is shown for a while.
@@ -336,7 +336,7 @@ class Top(App[None]):
         self._arrange()
 
     def action_pause(self) -> None:
-        """Stop to read, or go on."""
+        """Pause or continue reading."""
         self._is_paused = not self._is_paused
         self._wake.set()
         self._show_bars()

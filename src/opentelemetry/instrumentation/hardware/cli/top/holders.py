@@ -39,7 +39,7 @@ class Process(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What ``/proc`` says about a process. None and "" are unknown."""
+    """What ``/proc`` has about a process. None and "" are unknown."""
 
     user: str = ""
     command: str = ""

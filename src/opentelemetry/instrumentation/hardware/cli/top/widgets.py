@@ -107,7 +107,7 @@ class Panel(ScrollView, can_focus=True):
         before = self._drawn
         try:
             drawn = self._draw(width, height)
-        except Exception as error:  # the other panels go on
+        except Exception as error:  # the other panels continue
             drawn = Drawn([[(f"{type(error).__name__}: {error}", WARNING)]], before.title)
         self._drawn = drawn
         if len(before.lines) != len(drawn.lines) or self.virtual_size.width != width:
