@@ -76,9 +76,7 @@ class SharingDemand(Demand):
         super().__init__(_map(descriptor, _PAGE, 0, writable=False))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=True)
         self._lock = threading.Lock()
-        self._memory[0] = (
-            0.0  # an earlier agent may have left ledgers; their numbers continue, so that ours are noticed
-        )
+        self._memory[0] = 0.0  # the ledgers of an earlier agent end; their numbers continue, so that ours are noticed
 
     def ledger(self, clock: Callable[[], float]) -> Ledger:
         """Return a new ledger. It gets its room when it is used, if there is some left."""
