@@ -101,6 +101,13 @@ def test_forked_child_has_no_values_and_uninstrument_closes_all(tmp_path: Path) 
         assert app.end() == []
 
 
+def test_spans_need_no_export_of_metrics(tmp_path: Path) -> None:
+    with program(tmp_path, "mode=agent", OTEL_METRICS_EXPORTER="none") as app:
+        app.wait_for_values()
+        assert len(app.ask("children")) == 1
+        assert app.end() == []
+
+
 def test_system_without_shared_memory_has_an_agent_and_no_values(tmp_path: Path) -> None:
     with program(tmp_path, "mode=agent", WITHOUT_MEMFD="1") as app:
         wait_for(lambda: app.ask("children"), PATIENCE, "agent")

@@ -245,7 +245,7 @@ def _target(arguments: argparse.Namespace) -> _Target:
     """Return the destination of metrics. Problems with it are printed.
 
     Raises:
-        Mistake: Export is disabled, and there is no table either.
+        Mistake: Export is disabled, and there is neither a table nor a program with spans.
     """
     from opentelemetry.instrumentation.hardware.cli import otlp
 
@@ -254,7 +254,7 @@ def _target(arguments: argparse.Namespace) -> _Target:
     words = otlp.exporters(os.environ)
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if is_disabled or not words:
-        if arguments.console:
+        if arguments.console or (arguments.ledgers and not is_disabled):  # spans need no export of metrics
             return _Target()
         variable = "OTEL_SDK_DISABLED=true" if is_disabled else "OTEL_METRICS_EXPORTER=none"
         raise Mistake(f"metrics export is disabled by {variable}; unset it, or use --console for a table")
