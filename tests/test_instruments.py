@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -43,6 +44,7 @@ class Program:
         """Another session of the same sources."""
         stage = self.stage
         made = SimpleNamespace(collector=stage.collector, counters=stage.counters, collect=self._collect)
+        made.pid = os.getpid()
         return cast(Session, made)
 
     def _collect(self, reader: Reader) -> Snapshot:

@@ -98,6 +98,17 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
     assert report["shutdown"] < children.END, "waiting for a thread that does not exist in the child takes 30 s"
 
 
+def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(journal: Path) -> None:
+    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    outcome = children.run(children.command("fork_collects_first", journal), quiet)
+    assert outcome.returncode == 0, outcome.stderr
+    found = exports(journal)
+    (child,) = of(int(outcome.stdout), found)
+    assert child.values("application.steps"), "the child did not collect"
+    assert "process.memory.usage" in names(found), "the parent reported nothing"
+    assert child.names() == set()
+
+
 def test_forks_during_readings_and_collections_do_not_hang() -> None:
     outcome = children.run(children.command("fork_storm", 200, 20))
     assert outcome.returncode == 0, outcome.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import threading
 import weakref
@@ -163,12 +164,20 @@ class Instruments:
             self._collect()
             part = self._parts.pop(key, ())
         # A session that was opened during a collection is reported from the next one on.
-        return part if self._session is self._served else ()
+        return part if self._current() is self._served else ()
+
+    def _current(self) -> Session | None:
+        """Return the session. In a forked child, that of the parent is not reported, also before our fork hook runs.
+
+        The SDK starts the thread of its reader in a fork hook that runs before ours.
+        """
+        session = self._session
+        return session if session is not None and session.pid == os.getpid() else None
 
     def _collect(self) -> None:
         """Begin a collection."""
         self._parts = dict(self._empty)
-        session = self._served = self._session
+        session = self._served = self._current()
         if session is None:
             return
         try:
