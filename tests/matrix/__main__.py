@@ -94,7 +94,7 @@ def main() -> int:
     rows.sort(key=lambda each: order[each.case.title])
     print(f"\n{summary(rows)}\n{seconds:.0f} s, {arguments.jobs} at once")
     if arguments.write:
-        (ROOT / "docs" / "matrix.md").write_text(page(rows))
+        (ROOT / "docs" / "matrix.md").write_text(page(rows, bool(arguments.results)))
     return int(any(each.fails for each in rows))
 
 

@@ -103,10 +103,21 @@ difference with a known reason is a documented limit, listed below as expected.
 """
 
 
-def page(rows: Sequence[Row]) -> str:
-    """Return the page of the documentation."""
+_MERGED = """\
+There was no single run of all cases. The table has the newest result of each case of several runs, between which the
+code changed, on a machine that was busy with other work, so durations are long and vary. All runs:"""
+
+
+def page(rows: Sequence[Row], is_merged: bool = False) -> str:
+    """Return the page of the documentation.
+
+    Args:
+        rows: The results.
+        is_merged: Whether they are the newest of each case, of several runs.
+    """
     versions = f"Python {platform.python_version()}, OpenTelemetry {version('opentelemetry-sdk')}, Linux"
-    lines = [_HEAD, f"Last run: {versions}.\n", "| group | about | cases | equal | expected | fails | not run |"]
+    origin = _MERGED if is_merged else "All results are of one run:"
+    lines = [_HEAD, f"{origin}\n{versions}.\n", "| group | about | cases | equal | expected | fails | not run |"]
     lines.append("|---|---|---|---|---|---|---|")
     for group, about in GROUPS.items():
         part = [each for each in rows if each.case.group == group]
