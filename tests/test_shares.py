@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
+from opentelemetry.instrumentation.hardware.pipeline.shares import Share, Shares
 from opentelemetry.instrumentation.hardware.settings import Config
 
 EPOCH = 4e9
@@ -161,6 +161,23 @@ def test_child_may_outlive_its_parent() -> None:
     program.end(115.0, "parent")
     program.end(120.0, "child")
     assert program.found() == {"parent": exact(200.0), "child": exact(800.0)}
+
+
+def test_ancestors_that_have_ended_are_released() -> None:
+    """As in a program in which each task starts the next one before it ends."""
+    program = Simulation()
+    tracer = program.provider.get_tracer("chain")
+
+    def shares() -> int:
+        return sum(isinstance(each, Share) for each in gc.get_objects())
+
+    before, last = shares(), tracer.start_span("0")
+    for number in range(100):
+        span = tracer.start_span(str(number), trace.set_span_in_context(last))
+        last.end()
+        last = span
+    assert shares() - before <= 2
+    last.end()
 
 
 def test_tokens_weigh_the_parts() -> None:

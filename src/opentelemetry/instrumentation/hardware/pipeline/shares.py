@@ -35,7 +35,7 @@ class Share:
     """The share of one span.
 
     Attributes:
-        parent: The share of its parent, if that was open.
+        parent: The share of its parent, if that was open; None after the end.
         children: How many of its children are open.
         since: When it became a leaf; None if it is none.
         per_leaf: The sum of the joules per leaf then.
@@ -146,7 +146,7 @@ class Shares:
             share.owner = None
             if share.since is not None:
                 self._claim(share, now, tokens)
-            parent = share.parent
+            parent, share.parent = share.parent, None  # else a child that is open would keep all its ancestors
             if parent is not None:
                 parent.children -= 1
                 if not parent.children and parent.owner is not None:
