@@ -410,7 +410,11 @@ def test_comparison_names_missing_metrics_and_fewer_series(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"series": 1}', '{"series": {"host": []}}', '{"series": {"a": {"b": "c"}}}']
+    "text",
+    [
+        *("", "[]", "{}", '{"series": 1}', '{"series": {"host": []}}', '{"series": {"a": {"b": "c"}}}'),
+        '{"series": {"a": {"b": Infinity}}}',
+    ],
 )
 def test_file_that_is_no_report_is_one_sentence(tmp_path: Path, text: str) -> None:
     file = tmp_path / "report.json"

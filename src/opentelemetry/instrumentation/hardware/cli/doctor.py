@@ -122,7 +122,7 @@ def _earlier(path: str) -> _Series:
         return {source: {name: int(count) for name, count in each.items()} for source, each in series.items()}
     except OSError as error:
         raise Mistake(f"--compare: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
-    except (ValueError, TypeError, LookupError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         raise Mistake(f"--compare: {path} is not the output of 'otel-hardware doctor --format json'") from None
 
 
