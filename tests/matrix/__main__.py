@@ -43,13 +43,12 @@ class Matrix:
         return future.result()
 
     def row(self, case: Case) -> Row:
-        """Run a case. A case that differs runs once more, so that a slow machine is not a failure."""
+        """Run a case. A case that differs runs once more, also without the package: the machine may have slowed."""
         try:
-            off = self._without(case)
-            for _ in range(2):
-                on = run(case, True, self._patience)
-                if not (problems := compare(case, off, on, self._patience)):
-                    break
+            off, on = self._without(case), run(case, True, self._patience)
+            if problems := compare(case, off, on, self._patience):
+                off, on = run(case, False, self._patience), run(case, True, self._patience)
+                problems = compare(case, off, on, self._patience)
         except Missing as missing:
             return Row(case, missing=str(missing))
         return Row(case, str(off), str(on), problems, errors=on.errors)

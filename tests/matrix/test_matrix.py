@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import pytest
 from packaging.version import Version
+from tests.matrix import __main__ as runner
 from tests.matrix.__main__ import Matrix
 from tests.matrix.case import Case
 from tests.matrix.groups import GROUPS, cases
@@ -72,6 +73,19 @@ def test_allowed_difference_is_equal() -> None:
     case = Case("group", "name", lines=1, delay=5)
     on = Outcome(status=0, hosts=1, errors=["Source x is down"], end=4)
     assert compare(case, Outcome(status=0), on) == []
+
+
+def test_case_that_differs_is_compared_with_a_new_run_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = iter([1.0, 40.0, 39.0, 40.0])  # the machine has become slow
+    asked: list[bool] = []
+
+    def run(case: Case, is_on: bool, patience: float) -> Outcome:
+        asked.append(is_on)
+        return Outcome(status=0, hosts=1, end=next(ends))
+
+    monkeypatch.setattr(runner, "run", run)
+    assert Matrix().row(Case("group", "name")).kind == "equal"
+    assert asked == [False, True, False, True]
 
 
 def test_page_lists_each_group() -> None:
