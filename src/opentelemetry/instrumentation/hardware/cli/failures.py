@@ -93,11 +93,12 @@ def unreachable(reason: str) -> Failure:
 
 def failure(text: str) -> Failure:
     """Return the failure that an error message describes."""
-    text = redacted(" ".join(text.split()))  # before it is cut: a part of a secret would not be found
+    text = " ".join(text.split())
     for pattern, reason in _UNREACHABLE:
         if re.search(pattern, text, re.IGNORECASE):
             return unreachable(reason)
-    shown = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    shown = redacted(text[: 2 * _LONGEST])  # before the final cut: a part of a secret would not be found
+    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
     for pattern, reason, fix in _CAUSES:
         if re.search(pattern, text):
             return Failure(reason or shown, fix)
