@@ -21,6 +21,9 @@ DELAY: Final = 6.0
 """Seconds by which the end may be later: 2 s are promised for receivers that hang, the rest is for slow machines. The
 SDK alone waits for 10 s and more."""
 
+_RETRIES: Final = 3
+"""Messages of the exporter. By chance it tries once or twice within a second, and may log that it stops."""
+
 
 def _status(code: int, *headers: bytes, body: bytes = b"") -> Handler:
     lines = b"".join(each + b"\r\n" for each in headers)
@@ -209,7 +212,7 @@ def cases() -> list[Case]:
                     environment=own,
                     around=around,
                     act=after_start,
-                    lines=1,
+                    lines=_RETRIES,
                     delay=DELAY,
                     hosts=0,
                     fast=f"{name}-{way}" in _FAST,
