@@ -22,6 +22,10 @@ from tests.waiting import wait_for
 PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
 STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
 APP = str(children.PROGRAMS / "uwsgi_app.py")
+INTERVAL = 4
+"""Seconds between two exports. uWSGI must fork before the first one: if the SDK's thread exports in the master at that
+moment, the workers hang, also without this package."""
+
 HOST, PROCESS = "system.memory.usage", "process.memory.usage"
 
 pytestmark = [
@@ -62,7 +66,7 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
         return {export.pid for export in sink.exports if HOST in export.names()}
 
     line = ["opentelemetry-instrument", PROGRAM, f"--http-socket={address}", f"--wsgi-file={APP}", *options]
-    environment = sink.environment(0.5) | {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.25"} | extra
+    environment = sink.environment(INTERVAL) | {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.25"} | extra
     line += ["--need-app", "--disable-logging", "--logto=/dev/null"]
     with children.started(line, environment):
         wait_for(ask, children.PATIENCE, f"answer of {count} workers; there were {answered}")
