@@ -21,6 +21,9 @@ PROGRAMS = ROOT / "tests" / "programs"
 END = 20.0
 """Maximum seconds for the exit of a child. Our exit hook adds about one second, and machines can be slow."""
 
+PEERS = "fastapi,system_metrics"
+"""Other instrumentations that are installed. Most programs leave them out: FastAPI's doubles the time of a start."""
+
 PATIENCE = 120.0
 """Seconds after which a child counts as hung: far more than any of them takes, because machines can be slow."""
 

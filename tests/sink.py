@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
+from tests.children import PEERS
 from tests.programs.journal import Arrived, Export
 
 
@@ -86,7 +87,7 @@ class Sink:
             "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._server.server_port}",
             "OTEL_METRIC_EXPORT_INTERVAL": str(int(interval * 1000)),
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "process",
-            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": PEERS,
             "NO_PROXY": "*",
             "OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "60",  # a slow machine
         }

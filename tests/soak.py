@@ -64,7 +64,7 @@ def problems(found: Sequence[Usage], seconds: float) -> list[str]:
 def runs(sink: Sink, nvml: FakeNvml) -> dict[str, dict[str, str]]:
     """Return the environment of each run."""
     driver = {name: value for name, value in nvml.environment.items() if name != "FAKE_NVML_CALLS"}
-    without = sink.environment(INTERVALS[0]) | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "hardware,system_metrics"}
+    without = sink.environment(INTERVALS[0]) | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
     found = {"without": without}
     for seconds in INTERVALS:
         sampling = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": str(min(seconds, 2.0))}

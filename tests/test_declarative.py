@@ -15,7 +15,7 @@ from tests.sink import Sink
 pytest.importorskip("opentelemetry.configuration", reason="needs opentelemetry-sdk[file-configuration]")
 pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configuration]")
 
-DISABLED = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics,hardware"}
+DISABLED = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
 """`opentelemetry-instrument` does not start the package by itself: the configuration file alone decides."""
 
 
@@ -38,7 +38,7 @@ def configure(sink: Sink, folder: Path, hardware: Mapping[str, object]) -> dict[
     path.write_text(json.dumps(content))  # JSON is YAML
     return {
         "OTEL_CONFIG_FILE": str(path),
-        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS,
         "NO_PROXY": "*",
     }
 

@@ -109,7 +109,7 @@ def test_prometheus_scrapes_the_command_of_the_documentation(command: str, tmp_p
     here = {"OTEL_EXPORTER_PROMETHEUS_PORT": address.partition(":")[2], "OTEL_LOGS_EXPORTER": "none"}
     folder = tmp_path / "desk"
     folder.mkdir()
-    here |= {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics"} | desk(folder, WAITING)
+    here |= {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS} | desk(folder, WAITING)
     target = address.replace("127.0.0.1", "localhost")
     with children.started(bash(block), here, cwd=folder) as running, Prometheus(tmp_path, {"t": target}) as server:
         limit = f"system_memory_limit_bytes{{instance='{target}'}}"

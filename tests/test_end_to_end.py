@@ -72,7 +72,7 @@ class Way:
             "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE": self.temporality,
             "OTEL_METRIC_EXPORT_INTERVAL": "500",
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "host,process",
-            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS,
             "NO_PROXY": "*",
         }
 

@@ -53,7 +53,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
         # Only the differences from a user's machine: ports, duration, and other installed instrumentations.
         here = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.grpc,
-            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+            "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS,
             "SECONDS_TO_RUN": "0.5",
             "NO_PROXY": "*",
         }

@@ -78,7 +78,7 @@ def end(
 
 
 def without(env: dict[str, str]) -> dict[str, str]:
-    return env | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "hardware,system_metrics"}
+    return env | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
 
 
 @pytest.mark.parametrize("way", WAYS)

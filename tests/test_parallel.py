@@ -41,11 +41,9 @@ def test_beside(number):
 @pytest.mark.parametrize(
     ("workers", "environment", "options", "expected"),
     [
-        pytest.param(3, {}, [], "14 passed", id="workers"),
-        pytest.param(3, {"FAIL": "1"}, [], "1 failed, 13 passed", id="workers-failure"),
-        pytest.param(
-            3, {"FAIL": "1"}, ["-x", "-p", "no:randomly"], "1 failed, 12 passed", id="workers-stop-at-failure"
-        ),
+        pytest.param(2, {}, [], "14 passed", id="workers"),
+        pytest.param(2, {"FAIL": "1"}, [], "1 failed, 13 passed", id="workers-failure"),
+        pytest.param(2, {"FAIL": "1"}, ["-x"], "1 failed, 12 passed", id="workers-stop-at-failure"),
         pytest.param(0, {}, [], "14 passed", id="no-workers"),
     ],
 )
@@ -56,8 +54,9 @@ def test_tests_marked_alone_run_after_all_others(
     folder.mkdir()
     (folder / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n")
-    line = [sys.executable, "-m", "pytest", "-p", "tests.parallel", "-n", str(workers), "--dist", "worksteal", *options]
-    variables = {"PYTHONPATH": str(ROOT), "WORKERS": str(min(workers, 2)), **environment}
+    plugins = ["-p", "xdist", "-p", "tests.parallel"]
+    line = [sys.executable, "-m", "pytest", *plugins, "-n", str(workers), "--dist", "worksteal", *options]
+    variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "WORKERS": str(workers), **environment}
     outcome = run(line, variables, cwd=folder)
     assert re.search(f" {expected} in", f" {outcome.stdout.splitlines()[-1]}"), outcome.stdout + outcome.stderr
     assert outcome.returncode == ("failed" in expected)

@@ -76,7 +76,7 @@ def run(
         "OTEL_EXPORTER_OTLP_ENDPOINT": collector.http,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
         "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "hardware_job",
-        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics",
+        "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS,
         "NO_PROXY": "*",
         **case.environment,
     }

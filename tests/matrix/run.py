@@ -20,6 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
+from tests.children import PEERS
 from tests.matrix.case import ABSENT, OWN, Case, Run, reports_host
 from tests.programs.journal import OURS, Export, repeated
 from tests.sink import Sink
@@ -104,7 +105,7 @@ def environment(folder: Path, sink: Sink, is_on: bool) -> dict[str, str]:
     }
     del made["OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT"]
     if not is_on:
-        made["OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"] = "hardware,system_metrics"
+        made["OTEL_PYTHON_DISABLED_INSTRUMENTATIONS"] = f"hardware,{PEERS}"
     return made
 
 

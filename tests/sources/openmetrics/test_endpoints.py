@@ -185,7 +185,7 @@ def test_endpoints_from_declarative_configuration(tmp_path: Path) -> None:
     }
     file = tmp_path / "otel.yaml"
     file.write_text(json.dumps(content))
-    env = {"OTEL_CONFIG_FILE": str(file), "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "system_metrics"}
+    env = {"OTEL_CONFIG_FILE": str(file), "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS}
     outcome = children.run(children.instrumented("configured"), env)
     assert outcome.returncode == 0, outcome.stderr
     printed = outcome.stdout[outcome.stdout.index("{") :]
