@@ -195,6 +195,21 @@ def test_setting_without_text_form_is_named_and_the_application_reports(sink: Si
     assert "secret" not in answer.stderr
 
 
+def test_program_with_a_prometheus_exporter_reports_without_an_agent() -> None:
+    program = (
+        "import logging; logging.basicConfig()\n"
+        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
+        "from tests.programs import traces\n"
+        "HardwareInstrumentor().instrument(mode='agent')\n"
+        "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
+        "print('otel-hardware-agent' in traces.threads())\n"
+    )
+    answer = run([sys.executable, "-c", program], {"OTEL_METRICS_EXPORTER": "console, prometheus"})
+    assert answer.stdout == "False\n", answer.stderr
+    warning = "An agent cannot listen on the Prometheus port of the program; this process reports instead"
+    assert answer.stderr.count(warning) == 1
+
+
 def test_agent_that_cannot_export_delays_nothing(sink: Sink) -> None:
     with application(sink, env={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}) as app:
         pid = app.agent()

@@ -17,6 +17,7 @@ import pytest
 from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.children import descriptors
 from tests.stage import PATIENT
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
@@ -140,8 +141,7 @@ def test_go_grpc_server_with_huffman_headers_is_understood(services: Services, t
 
 def test_http2_connection_is_reused_and_closed() -> None:
     def connections() -> set[str]:
-        links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
-        return {os.readlink(link) for link in links if os.path.exists(link) and "socket:" in os.readlink(link)}
+        return {target for target in descriptors().values() if target.startswith("socket:")}
 
     with serving(busy()) as tpu:
         services = Services()

@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type:
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.trace import get_tracer_provider
 
-from opentelemetry.instrumentation.hardware.agent import Agent, is_supported
+from opentelemetry.instrumentation.hardware.agent import Agent, obstacle
 from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
@@ -171,9 +171,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         session.start(self._after_reading)
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
-        """Start an agent, which reports instead of this process. Returns False if this system has none."""
-        if not is_supported():
-            _LOG.warning("An agent needs pidfd_open(2) of Linux 5.3; this process reports instead")
+        """Start an agent, which reports instead of this process. Returns False if no agent can."""
+        if (reason := obstacle()) is not None:
+            _LOG.warning("%s; this process reports instead", reason)
             return False
 
         def give_up() -> None:
