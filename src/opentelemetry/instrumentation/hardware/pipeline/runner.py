@@ -51,8 +51,8 @@ _LONG = 0.05
 _LONGEST = 0.2
 """CPU seconds of one reading after which the source rests."""
 
-_REST = 25
-"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 4 % of a core."""
+_REST = 40
+"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 2.5 % of a core."""
 
 
 class State(Enum):
