@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 import os
 import re
 import signal
@@ -13,10 +15,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from tests import children
 from tests.sink import Sink
 
 from opentelemetry.instrumentation.hardware.catalog import SYSTEM_CPU_TIME
+from opentelemetry.instrumentation.hardware.instruments import SCOPE, Instruments
 
 WAYS = {
     "return": 0,
@@ -123,6 +128,38 @@ def end_after_waiting(
     assert match, output
     assert status == 4
     return float(match[1])
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_refused_last_export_is_one_line_on_stderr(protocol: str, tmp_path: Path) -> None:
+    with port(answers=False) as listener, Sink() as sink:
+        env = sink.environment(3600) | {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{listener.getsockname()[1]}",
+            "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
+            "OTEL_EXPORTER_OTLP_TIMEOUT": "2",  # there is time for a second attempt, but not for a third
+        }
+        outcome = children.run(children.instrumented("ends", "exit"), env, cwd=tmp_path)
+    (line,) = outcome.stderr.splitlines()
+    assert re.search("refused|UNAVAILABLE", line)
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_export_that_is_not_over_in_time_logs_one_message(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+    module = importlib.import_module(f"opentelemetry.exporter.otlp.proto.{protocol}.metric_exporter")
+    with port(answers=False) as listener:
+        exporter = module.OTLPMetricExporter(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout=60)
+        reader = PeriodicExportingMetricReader(exporter, 3_600_000)
+        provider = MeterProvider([reader])
+        provider.get_meter(SCOPE).create_counter("ours").add(1)
+        Instruments(provider).shut_down(0.3)
+        thread = reader._daemon_thread
+        assert thread is not None
+        thread.join(children.END)  # between two attempts, it ends with the exporter
+    assert not thread.is_alive()
+    (record,) = caplog.records
+    assert record.exc_info is None
+    logging.getLogger(record.name).error("of another thread")
+    assert caplog.messages[1:] == ["of another thread"]
 
 
 def test_slow_collector_has_the_last_values_although_the_program_does_not_wait_for_its_answer(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Instruments:
         """Shut the provider down at the exit of the program, within some seconds, if it has no metrics but ours.
 
         Without us, there would be nothing to export. With us and a Collector that does not respond, the exit hook of
-        the SDK would wait for 10 s and more.
+        the SDK would wait for 10 s and more, and log each attempt.
         """
         provider = self._real_provider()
         storages = _storages(provider)
@@ -103,6 +103,8 @@ class Instruments:
             for instrument in [*storage._instrument_view_instrument_matches]
         }
         if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes):
+            for reader in storages:
+                _FirstFailure.add_to(reader)
             provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
 
     def _real_provider(self) -> MeterProvider | None:
@@ -241,6 +243,41 @@ class Instruments:
             name += "_"
         self._names.add((metric.endpoint, name.lower()))
         return name
+
+
+class _FirstFailure(logging.Filter):
+    """Passes the first warning or error of the thread in which a reader exports, as one line, and drops the others.
+
+    The thread makes the last export. It logs each attempt, and that it stops, which may be after the shutdown. So the
+    filter stays until the program has ended. Messages of other threads are not changed.
+    """
+
+    def __init__(self, thread: threading.Thread) -> None:
+        super().__init__()
+        self._thread = thread
+        self._has_passed = False
+
+    @classmethod
+    def add_to(cls, reader: Any) -> None:
+        """Add a filter to the loggers of a reader and its exporter: those with the names of their modules."""
+        thread = getattr(reader, "_daemon_thread", None)
+        if thread is None:
+            return
+        found = cls(thread)
+        classes = [*type(reader).__mro__, *type(getattr(reader, "_exporter", None)).__mro__]
+        for name in {each.__module__ for each in classes}:
+            if name in logging.root.manager.loggerDict:
+                logging.getLogger(name).addFilter(found)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is logged."""
+        if record.levelno < logging.WARNING or threading.current_thread() is not self._thread:
+            return True
+        is_first, self._has_passed = not self._has_passed, True
+        if is_first and record.exc_info:  # the HTTP exporter of SDK 1.39 raises errors of connections
+            record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
+            record.exc_info = None
+        return is_first
 
 
 def _storages(provider: MeterProvider | None) -> Mapping[Any, Any] | None:
