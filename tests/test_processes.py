@@ -216,29 +216,30 @@ def job() -> dict[str, str]:
 
 
 UNIQUE = str(uuid4())
-# Not mpiexec of MPICH: its ranks have no identifier but the PID of their parent, here that of all tests.
-# test_reporter.py has its ranks, and tests/launchers runs it.
 LAUNCHERS: dict[str, dict[str, str]] = {
     "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": UNIQUE, "MASTER_PORT": "29500", "WORLD_SIZE": "3"},
     "slurm": {"SLURM_JOB_ID": UNIQUE, "SLURM_STEP_ID": "0"},
     "mpirun": {"PMIX_NAMESPACE": UNIQUE},
+    "mpiexec": {"PMI_SIZE": "3"},
 }
-NUMBER = {"torchrun": "RANK", "slurm": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORLD_RANK"}
+NUMBER = {"torchrun": "RANK", "slurm": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORLD_RANK", "mpiexec": "PMI_RANK"}
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journal: Path, launcher: str) -> None:
-    with ExitStack() as stack:
-        ranks = [
-            Rank(stack, journal, LAUNCHERS[launcher] | {NUMBER[launcher]: str(number), "LOCAL_RANK": str(number)})
-            for number in range(3)
-        ]
-        for rank in ranks:
-            rank.report()
+    line = children.command("ranks", NUMBER[launcher], 3, *children.command("job", journal, "wait"))
+    with children.started(line, LAUNCHERS[launcher]) as parent:
+        assert parent.stdin
+        assert parent.stdout
+        pids = [int(parent.stdout.readline().split()[0]) for _ in range(3)]
+        print(file=parent.stdin, flush=True)
+        assert [parent.stdout.readline() for _ in pids] == ["reported\n"] * 3
         found = exports(journal)
-        assert reporters(found) == {ranks[0].pid}
-        assert "system.cpu.time" in of(ranks[0].pid, found)[0].names(), "the first export is not complete"
-        assert all("process.cpu.time" in export.names() for export in found)
+        assert parent.communicate(timeout=children.PATIENCE) == ("", "")
+    assert [len(of(pid, found)) for pid in pids] == [2, 2, 2]
+    assert reporters(found) == {pids[0]}
+    assert "system.cpu.time" in of(pids[0], found)[0].names(), "the first export is not complete"
+    assert all("process.cpu.time" in export.names() for export in found)
 
 
 def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:

@@ -486,6 +486,15 @@ def test_instrumented_program_reports_no_host_metrics(sink: Sink) -> None:
     assert all(name.startswith(("process.", "otel_hardware.")) for name in own)
 
 
+def test_instrumented_program_that_is_not_reported_reports_the_host(sink: Sink) -> None:
+    exporting = ["env", "OTEL_METRICS_EXPORTER=otlp", "opentelemetry-instrument", sys.executable, "-c", "input()"]
+    env = sink.environment(interval=0.1) | {"OTEL_METRICS_EXPORTER": "none"}
+    with started(around(*exporting), env) as agent:
+        wait_for(lambda: "system.cpu.time" in names(sink), PATIENCE, "export of the host by the program")
+        _, err = agent.communicate("\n", timeout=PATIENCE)
+    assert (agent.returncode, err.count("the program continues without being reported")) == (0, 1)
+
+
 def test_signals_reach_the_program(sink: Sink) -> None:
     numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
     code = f"""

@@ -193,11 +193,14 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
     reporter.join()
     reporter.update()  # before the program: it leaves the host's metrics to this process if it is instrumented
     with Signals((*FORWARDED, CHILD) if CHILD else FORWARDED) as signals:
-        child = program.started(command, environ)
         try:
-            _report_program(child, arguments, signals, reporter)
-        except Exception as error:  # no failure may affect the program
-            say(f"{error}; the program continues without being reported")
+            child = program.started(command, environ)
+            try:
+                _report_program(child, arguments, signals, reporter)
+            except Exception as error:  # no failure may affect the program
+                say(f"{error}; the program continues without being reported")
+        finally:
+            reporter.release()  # a program that is not reported may report the host itself
         while not program.has_ended(child, signals):
             pass
     return program.exit_status(child)
