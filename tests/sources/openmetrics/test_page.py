@@ -139,10 +139,11 @@ def test_invalid_line_drops_its_metric_family_only() -> None:
     assert names(parsed) == ["a", "c"]
 
 
-@pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8"])
+@pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8", "text/html;\r\n\x1b[2J"])
 def test_page_of_another_content_type_is_invalid(kind: str) -> None:
-    with pytest.raises(ValueError, match="unsupported Content-Type"):
+    with pytest.raises(ValueError, match="unsupported Content-Type") as raised:
         parse("<html>", kind)
+    assert str(raised.value).isprintable()
 
 
 def test_page_that_is_not_utf_8_is_invalid() -> None:

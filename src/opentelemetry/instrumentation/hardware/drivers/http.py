@@ -27,6 +27,9 @@ _REDIRECTS: Final = 2
 _HEAD: Final = 1 << 16
 """Maximum bytes that are received before the body."""
 
+_TYPE: Final = 256
+"""Characters of the Content-Type that are kept: more than a media type and its parameters have."""
+
 _PIECES: Final = 10_000
 _PIECE: Final = 64
 """A page may come in so many pieces, and in more if each has on average so many bytes."""
@@ -113,7 +116,7 @@ class Http:
                         return "", b"", response.headers["Location"]
                     if response.status != 200:
                         raise DriverError(response.status, f"HTTP status {response.status}")
-                    return response.headers["Content-Type"] or "", self._body(response), None
+                    return (response.headers["Content-Type"] or "")[:_TYPE], self._body(response), None
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
         endpoint = self._endpoint

@@ -143,7 +143,7 @@ class Parser:
         """
         strict = kind.partition(";")[0].strip().lower() == "application/openmetrics-text"
         if kind.lower().startswith(("text/html", "application/json", "application/vnd.google.protobuf")):
-            raise ValueError(f"unsupported Content-Type: {kind[:60]}")
+            raise ValueError(f"unsupported Content-Type: {kind[:60]!r}")
         text = body.decode()
         if strict and not f"\n{text}".rstrip("\n").endswith("\n# EOF"):
             raise ValueError("the page is cut off: it does not end with # EOF")
