@@ -329,6 +329,41 @@ def test_exporter_that_raises_is_a_failure_without_a_traceback(
     assert caplog.messages == []
 
 
+class Without:
+    """Something that works as before, but lacks an attribute, and cannot be called."""
+
+    def __init__(self, real: Any, hidden: str) -> None:
+        self._real, self._hidden = real, hidden
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._hidden:
+            raise AttributeError(name)
+        return getattr(self._real, name)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "name", "hidden"),
+    [(GRPC, "_stub", ""), (GRPC, "_stub", "__call__"), (HTTP, "_session", "adapters"), (HTTP, "_session", "mount")],
+)
+def test_exporter_with_other_private_attributes_is_judged_by_its_results(
+    protocol: str, name: str, hidden: str, stack: ExitStack
+) -> None:
+    answers = Answers()
+    each: Any = exporter(protocol, stack.enter_context(receiver(protocol, answers)))
+    owner = getattr(getattr(each, "_client", None), "_transport", each)  # since SDK 1.44
+    if hidden:
+        setattr(owner, name, Without(getattr(owner, name), hidden))
+    else:
+        delattr(owner, name)
+    program = Program(stack, each)
+    program.export()
+    answers.status, answers.code = 400, grpc.StatusCode.INVALID_ARGUMENT
+    program.export()
+    (exports,) = program.exports
+    assert (answers.calls, exports.arrived, exports.failed) == (2, 1, 1)
+    assert exports.status.startswith("exports fail: ")
+
+
 def test_closed_output_of_the_console_is_not_taken_for_an_endpoint(stack: ExitStack) -> None:
     """As in ``otel-hardware run | head``."""
     end, begin = os.pipe()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 
+_LOG = logging.getLogger(__name__)
+
 _PERIOD, _MOST = 600.0, 5
 """Seconds, and how many failures are printed in them if the endpoint comes and goes."""
 
@@ -68,8 +70,11 @@ class Exports:
         self._is_exporting = False
         self._send = exporter.export
         exporter.export = self._export  # type: ignore[method-assign, assignment]
-        _watch_grpc(exporter, self)
-        _watch_http(exporter, self)
+        for watch in (_watch_grpc, _watch_http):
+            try:
+                watch(exporter, self)
+            except Exception:
+                _LOG.debug("The responses to %r are not seen", exporter, exc_info=True)
 
     @property
     def status(self) -> str:
@@ -223,17 +228,17 @@ def _watch_grpc(exporter: Any, exports: Exports) -> None:
         def __init__(self, channel: grpc.Channel) -> None:
             self._stub = make(channel)
 
-        def Export(self, **call: Any) -> ExportMetricsServiceResponse:  # noqa: N802 - the exporter calls it
+        def Export(self, *request: Any, **call: Any) -> ExportMetricsServiceResponse:  # noqa: N802 - the exporter calls it
             try:
-                response: ExportMetricsServiceResponse = self._stub.Export(**call)
+                response: ExportMetricsServiceResponse = self._stub.Export(*request, **call)
             except grpc.RpcError as error:
                 exports.attempt_failed(of_grpc(error))
                 raise
             exports.attempt_succeeded(response)
             return response
 
-    exporter._stub = Stub
     exporter._client = Stub(channel)
+    exporter._stub = Stub
 
 
 def _watch_http(exporter: Any, exports: Exports) -> None:
