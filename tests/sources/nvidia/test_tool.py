@@ -373,7 +373,7 @@ def test_first_valid_spelling_of_power_is_used() -> None:
 
 @pytest.mark.parametrize("total", ["0 MiB", "N/A", "Not Supported", ""])
 def test_used_memory_without_a_total_is_refused(total: str) -> None:
-    gpu = _of(f"fb_memory_usage/total={total}", "fb_memory_usage/used=0 MiB")
+    gpu = _of(f"fb_memory_usage/total={total}", "fb_memory_usage/used=0 MiB", "processes=")
     assert values(gpu) == {}
     assert reasons(gpu)["memory.usage"] == "the total is missing"
 

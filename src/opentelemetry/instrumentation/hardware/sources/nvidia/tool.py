@@ -180,8 +180,9 @@ class SmiGpu(SmiDevice):
 
     def _type(self) -> str:
         """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
-        total = self.texts.get("fb_memory_usage/total", self.texts.get("fb_memory_usage"))
-        return "integrated" if total in ("N/A", "Not Supported") else "discrete"
+        whole = self.texts.get("fb_memory_usage")
+        texts = [self.texts.get(f"fb_memory_usage/{part}", whole) for part in ("total", "used")]
+        return "integrated" if all(text in ("N/A", "Not Supported") for text in texts) else "discrete"
 
     def _is_degraded(self) -> bool:
         action = fact(self.texts.get("gpu_recovery_action", ""))
