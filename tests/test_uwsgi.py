@@ -22,9 +22,9 @@ from tests.waiting import wait_for
 PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
 STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
 APP = str(children.PROGRAMS / "uwsgi_app.py")
-INTERVAL = 4
-"""Seconds between two exports. uWSGI must fork before the first one: if the SDK's thread exports in the master at that
-moment, the workers hang, also without this package."""
+INTERVAL = 3600
+"""Seconds between two exports of the master. If the SDK's thread exports at the moment when uWSGI forks, the workers
+hang, also without this package."""
 
 HOST, PROCESS = "system.memory.usage", "process.memory.usage"
 
@@ -51,13 +51,7 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
     """Start uWSGI, and kill it when each worker has answered and exported twice, and one of them the host."""
     (address,) = free_addresses(1)
     count = 2 if "--processes=2" in options else 1
-    answered: dict[int, int] = {}
-
-    def ask() -> bool:
-        with suppress(OSError):
-            answer = urllib.request.urlopen(f"http://{address}/", timeout=5).read().split()
-            answered[int(answer[0])] = int(answer[1])
-        return len(answered) == count
+    hooked: dict[int, int] = {}
 
     def exported(pid: int) -> int:
         return sum(export.pid == pid and PROCESS in export.names() for export in sink.exports)
@@ -65,16 +59,25 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
     def hosts() -> set[int]:
         return {export.pid for export in sink.exports if HOST in export.names()}
 
+    def have_exported() -> bool:
+        return len(hooked) == count and all(exported(pid) >= 2 for pid in hooked) and bool(hosts())
+
+    def ask() -> bool:
+        with suppress(OSError):
+            answer = urllib.request.urlopen(f"http://{address}/", timeout=20).read().split()
+            hooked[int(answer[0])] = int(answer[1])
+        return have_exported() or ("UWSGI_INTERVAL" in extra and len(hooked) == count)
+
     line = ["opentelemetry-instrument", PROGRAM, f"--http-socket={address}", f"--wsgi-file={APP}", *options]
     environment = sink.environment(INTERVAL) | {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.25"} | extra
     line += ["--need-app", "--disable-logging", "--logto=/dev/null"]
     with children.started(line, environment):
-        wait_for(ask, children.PATIENCE, f"answer of {count} workers; there were {answered}")
-        wait_for(lambda: all(exported(pid) >= 2 for pid in answered), children.PATIENCE, "two exports of each worker")
-        wait_for(hosts, children.PATIENCE, "host")
+        wait_for(ask, children.PATIENCE, f"answer of {count} workers; there were {hooked}")
+        wait_for(have_exported, children.PATIENCE, "two exports of each worker, and of the host")
     assert len(hosts()) == 1
-    assert {*answered.values()} == {1 if extra else 0}, "the application's own hook ran once in each worker"
-    assert {export.pid for export in sink.exports if PROCESS in export.names()} == {*answered}
+    runs = 1 if "UWSGI_HOOK" in extra else 0
+    assert {*hooked.values()} == {runs}, "the application's own hook ran once in each worker"
+    assert {export.pid for export in sink.exports if PROCESS in export.names()} == {*hooked}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -87,6 +90,6 @@ def test_each_worker_answers_and_reports_itself(way: str) -> None:
 
 
 @pytest.mark.parametrize("hook", ["decorator", "attribute"])
-def test_hook_of_the_application_runs_too(hook: str) -> None:
+def test_hook_of_the_application_runs_too_and_workers_export_periodically(hook: str) -> None:
     with Sink() as sink:
-        serve(sink, WAYS["master"], {"UWSGI_HOOK": hook})
+        serve(sink, WAYS["master"], {"UWSGI_HOOK": hook, "UWSGI_INTERVAL": "200"})

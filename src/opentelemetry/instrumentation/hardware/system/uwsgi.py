@@ -35,8 +35,8 @@ def has_threads() -> bool:
 def call_in_workers(start: Callable[[], None]) -> None:
     """Call a function in each worker, mule and spooler after its fork; see :func:`forks_later`.
 
-    A program that sets ``uwsgi.post_fork_hook`` itself later replaces the call. An application that imports no module
-    is not noticed.
+    A program that sets ``uwsgi.post_fork_hook`` itself later replaces the call. The application is noticed by its first
+    import of a module that was not imported before.
     """
     if _module() is None:  # it is there before the application is imported, but after sitecustomize
         sys.meta_path.insert(0, _Waiting(start))
