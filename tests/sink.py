@@ -102,7 +102,7 @@ class Sink:
             resource = _plain(batch.resource.attributes)
             if resource not in self.resources:
                 self.resources.append(resource)
-            points = []
+            points, times = [], [0.0]
             for part in batch.scope_metrics:
                 self.scopes.add(Scope(part.scope.name, part.scope.version, part.schema_url))
                 points += [
@@ -110,7 +110,9 @@ class Sink:
                     for metric in part.metrics
                     for point in _points(metric)
                 ]
-            self.exports.append(Export(resource.get("process.pid", 0), 0.0, points, resource.get("service.name", "")))
+                times += [point.time_unix_nano / 1e9 for metric in part.metrics for point in _points(metric)]
+            pid, service = resource.get("process.pid", 0), resource.get("service.name", "")
+            self.exports.append(Export(pid, max(times), points, service))
 
 
 def _points(metric: Metric) -> list[NumberDataPoint]:

@@ -1,4 +1,4 @@
-"""A program that is stopped for longer than its readings are valid exports everything from the first collection on."""
+"""A program that was stopped, or whose wall clock was set, exports everything from the first collection on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.children import PATIENCE, instrumented, started
+from tests.children import PATIENCE, command, instrumented, started
 from tests.programs.journal import Export
 from tests.sink import Sink
 from tests.waiting import wait_for
@@ -91,3 +91,19 @@ def test_first_export_after_a_stop_is_complete(stop: Callable[[int], AbstractCon
                     assert expected - export.names() == set()
                     assert down(export) == set()
             child.communicate("", timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("seconds", [-86400, 86400])
+def test_exports_are_complete_after_the_wall_clock_was_set(seconds: int) -> None:
+    with Sink() as sink, started(command("wall_clock"), sink.environment(0.5)) as child:
+        assert child.stdin is not None
+        wait_for(lambda: any(HOST in export.names() for export in sink.exports), PATIENCE, "export of the host")
+        before = next_exports(sink)[0]
+        assert {HOST, RSS} <= before.names()
+        print(seconds, file=child.stdin, flush=True)
+        for after in next_exports(sink):
+            assert before.names() - after.names() == set()
+            assert down(after) == set()
+            assert sum(after.values(HOST)) >= sum(before.values(HOST))
+        assert abs(after.time - before.time - seconds) < PATIENCE, "the clock of the SDK was not set"
+        child.communicate("", timeout=PATIENCE)

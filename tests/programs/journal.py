@@ -40,7 +40,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Export:
-    """One collection of one process."""
+    """One collection of one process. Its time has seconds: of a file, monotonic; of a sink, since the epoch."""
 
     pid: int
     time: float
