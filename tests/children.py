@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from opentelemetry.instrumentation import auto_instrumentation
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = ROOT / "tests" / "programs"
 END = 20.0
@@ -23,6 +25,9 @@ END = 20.0
 
 PEERS = "fastapi,system_metrics"
 """Other instrumentations that are installed. Most programs leave them out: FastAPI's doubles the time of a start."""
+
+AUTO_INSTRUMENTATION = {"PYTHONPATH": str(Path(auto_instrumentation.__file__).parent)}
+"""What `opentelemetry-instrument` adds to the environment of a program. The command itself takes a third of a start."""
 
 PATIENCE = 120.0
 """Seconds after which a child counts as hung: far more than any of them takes, because machines can be slow."""

@@ -39,7 +39,7 @@ AT_EXIT = ("return", "exit", "exception", "handler")
 LONGEST = 2.0
 """Seconds that the main thread may wait at the end. Our limit is 1 s; it does not count the time that others run."""
 
-SLOW = 3.0
+SLOW = 2.0
 """Seconds until a slow Collector answers: more than our limit."""
 
 UNRESPONSIVE = {
@@ -67,7 +67,7 @@ def end(
     """Run the program. Returns its status and output after checking that it left nothing behind."""
     folder.mkdir()
     shared = {*os.listdir("/dev/shm")}
-    with children.started(children.instrumented("ends", way), env | {"TMPDIR": str(folder)}, cwd=folder) as child:
+    with children.started(children.command("ends", way), env | {"TMPDIR": str(folder)}, cwd=folder) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         before(child)
@@ -82,16 +82,11 @@ def end(
     return child.returncode, line + rest
 
 
-def without(env: dict[str, str]) -> dict[str, str]:
-    return env | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_status_and_output_are_those_without_us_and_last_values_are_exported(way: str, tmp_path: Path) -> None:
+    assert end(way, {}, tmp_path / "without") == (WAYS[way], "ends\n")
     with Sink() as sink:
-        env = sink.environment(3600)
-        assert end(way, without(env), tmp_path / "without") == (WAYS[way], "ends\n")
-        assert sink.exports == []
+        env = sink.environment(3600) | children.AUTO_INSTRUMENTATION
         assert end(way, env, tmp_path / "with") == (WAYS[way], "ends\n")
         exported = [SYSTEM_CPU_TIME.name in export.names() for export in sink.exports]
         assert exported == [True] * (way in AT_EXIT)
@@ -123,6 +118,7 @@ def end_after_waiting(
     env: dict[str, str], folder: Path, before: Callable[[Child], object] = lambda child: None
 ) -> float:
     """Run the program to its normal end. Returns the seconds for which its main thread has waited."""
+    env = env | children.AUTO_INSTRUMENTATION
     status, output = end("exit", env | {"ENDS_WAITED": "1"}, folder, before)
     match = re.fullmatch(r"ends\nwaited ([0-9.]+) s\n", output)
     assert match, output
@@ -138,7 +134,7 @@ def test_refused_last_export_is_one_line_on_stderr(protocol: str, tmp_path: Path
             "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
             "OTEL_EXPORTER_OTLP_TIMEOUT": "2",  # there is time for a second attempt, but not for a third
         }
-        outcome = children.run(children.instrumented("ends", "exit"), env, cwd=tmp_path)
+        outcome = children.run(children.command("ends", "exit"), env | children.AUTO_INSTRUMENTATION, cwd=tmp_path)
     (line,) = outcome.stderr.splitlines()
     assert re.search("refused|UNAVAILABLE", line)
 
@@ -186,4 +182,6 @@ def test_program_waits_for_a_slow_collector_if_it_should(patient: dict[str, str]
         assert waited > SLOW - 0.1
         assert SYSTEM_CPU_TIME.name in sink.exports[0].names()
         if "ENDS_METRIC" in patient:
-            assert end_after_waiting(without(sink.environment(3600) | patient), tmp_path / "without") > SLOW - 0.1
+            without = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
+            env = sink.environment(3600) | patient | without
+            assert end_after_waiting(env, tmp_path / "without") > SLOW - 0.1
