@@ -143,19 +143,21 @@ class Rows:
 
     def peak(self, level: int, begin: Place, end: Place) -> float:
         """Return the highest value of the rows around and between two instants; NaN if there is none."""
-        values, peaks = self._levels[level], self._peaks[level]
-        highest = -inf
-        number, last = begin[0], end[0] + 1
-        while number <= last:
-            at = number % SIZE
-            if at % _BLOCK == 0 and number + _BLOCK <= last and at + _BLOCK <= SIZE:
-                value, step = peaks[at // _BLOCK], _BLOCK
-            else:  # up to the next block, the end of the columns or the last row
-                step = min(_BLOCK - at % _BLOCK, SIZE - at, last + 1 - number)
-                value = max(values[at : at + step])
-            highest = max(highest, value)
-            number += step
+        first, last = begin[1], end[2]
+        if first <= last:
+            highest = self._highest(level, first, last + 1)
+        else:  # from the end of the columns to their beginning
+            highest = max(self._highest(level, first, SIZE), self._highest(level, 0, last + 1))
         return nan if highest == -inf else highest
+
+    def _highest(self, level: int, first: int, end: int) -> float:
+        """Return the highest value from one index to another, from the maxima of the blocks between them."""
+        values = self._levels[level]
+        block, last = -(-first // _BLOCK), end // _BLOCK
+        if block >= last:
+            return max(values[first:end])
+        blocks = self._peaks[level][block:last]
+        return max([*values[first : block * _BLOCK], *blocks, *values[last * _BLOCK : end]])
 
 
 class HasRows(Protocol):
