@@ -468,6 +468,30 @@ def test_second_end_has_the_warning_of_the_sdk(tracing: Tracing, caplog: pytest.
     assert [each.message for each in caplog.records] == ["Calling end() on an ended span."]
 
 
+def test_span_that_another_thread_ends_meanwhile_is_not_changed_any_more(tracing: Tracing) -> None:
+    """Its exporter reads the attributes, and fails if they change."""
+    ours = HardwareInstrumentor()
+    ours.instrument(sources=["process"])
+
+    def end_elsewhere(*_: object) -> dict[str, float]:
+        other = threading.Thread(target=type(span).end, args=(span,))
+        other.start()
+        other.join()
+        return {c.SPAN_ENERGY.name: 1.0}
+
+    try:
+        with (
+            global_provider(tracing.provider),
+            patch("opentelemetry.instrumentation.hardware.spans.measured", side_effect=end_elsewhere),
+        ):
+            span = tracing.tracer.start_span("shared", start_time=time.time_ns() - 10**9)
+            span.end()
+    finally:
+        ours.uninstrument()
+    (found,) = tracing.exporter.get_finished_spans()
+    assert dict(found.attributes or {}) == {}
+
+
 def test_memory_of_open_spans_is_bounded_and_released(tracing: Tracing) -> None:
     ours = HardwareInstrumentor()
     ours.instrument(sources=["process"])
@@ -495,6 +519,20 @@ def test_limit_of_attributes_is_kept(limit: int) -> None:
     span: Any = provider.get_tracer("limited").start_span("span", attributes={"own": 1})
     _set_attributes(span, {f"hw.{number}": number for number in range(7)})
     assert len(span.attributes) == limit
+    span.end()
+
+
+def test_attributes_wait_for_those_that_another_thread_sets() -> None:
+    """Else there could be more than the limit, or they could be lost."""
+    provider = TracerProvider(shutdown_on_exit=False, span_limits=SpanLimits(max_span_attributes=3))
+    span: Any = provider.get_tracer("limited").start_span("span")
+    with span._lock:
+        thread = threading.Thread(target=_set_attributes, args=(span, {"hw.energy": 1.0}))
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive()
+    thread.join()
+    assert dict(span.attributes) == {"hw.energy": 1.0}
     span.end()
 
 

@@ -67,7 +67,7 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
         begin: Seconds since the epoch.
         end: Seconds since the epoch.
     """
-    energy = busy = throttled = cpu_energy = resolution = 0.0
+    energy = busy = throttled = cpu_energy = cpu_time = tree_memory = resolution = 0.0
     memory = -inf
     gpus = packages = 0
     process: tuple[Rows, tuple[Place, Place, float]] | None = None
@@ -94,30 +94,30 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
             cpu_energy += rows.increase(CPU_ENERGY, first, last)
         if rows.has_process:
             process = rows, places
-    found = {}
+    found: dict[str, float] = {}
     if gpus:
         utilization = busy / (end - begin) / gpus
-        found[_ENERGY] = energy
-        found[_GPU_TIME] = busy
-        found[_GPU_UTILIZATION] = 1.0 if utilization > 1.0 else utilization
-        found[_GPU_MEMORY_PEAK] = _whole(memory)
-        found[_GPU_THROTTLE_TIME] = throttled
+        found = {
+            _ENERGY: energy,
+            _GPU_TIME: busy,
+            _GPU_UTILIZATION: 1.0 if utilization > 1.0 else utilization,
+            _GPU_MEMORY_PEAK: int(memory) if memory == memory else memory,  # noqa: PLR0124 - not NaN
+            _GPU_THROTTLE_TIME: throttled,
+        }
     elif process is not None:
         rows, (first, last, _) = process
-        found[_TREE_CPU_TIME] = rows.increase(CPU_TIME, first, last)
-        found[_TREE_MEMORY_PEAK] = _whole(rows.peak(TREE_MEMORY, first, last))
+        cpu_time, tree_memory = rows.increase(CPU_TIME, first, last), rows.peak(TREE_MEMORY, first, last)
+        found = {
+            _TREE_CPU_TIME: cpu_time,
+            _TREE_MEMORY_PEAK: int(tree_memory) if tree_memory == tree_memory else tree_memory,  # noqa: PLR0124
+        }
     if packages:
         found[_CPU_ENERGY] = cpu_energy
     if found:
         found[_RESOLUTION] = resolution
-    if isnan(sum(found.values())):
+    if isnan(energy + busy + throttled + memory + cpu_energy + cpu_time + tree_memory):
         found = {name: value for name, value in found.items() if not isnan(value)}
     return found
-
-
-def _whole(size: float) -> float:
-    """Return a number of bytes as an integer; NaN stays NaN."""
-    return int(size) if size == size else size  # noqa: PLR0124 - false for NaN
 
 
 class Measurements(Protocol):
@@ -185,7 +185,8 @@ class HardwareSpanProcessor(SpanProcessor):
         del parent_context
         session = self._session
         try:
-            if session is not None and "end" not in vars(span):  # else another of these processors has replaced it
+            # Another of these processors may have replaced it. vars() would make all attributes of the span slower.
+            if session is not None and type(span.end) is not partial:
                 session.note_span()
                 span.end = partial(self._end, span)  # type: ignore[method-assign]
                 if session.shares is not None:
@@ -218,7 +219,7 @@ class HardwareSpanProcessor(SpanProcessor):
 
     def _measure(self, span: Span, end_time: int | None) -> None:
         session, begin = self._session, span.start_time
-        if session is None or begin is None or span.end_time is not None:  # another thread has ended it
+        if session is None or begin is None:
             return
         end = time.time_ns() if end_time is None else end_time
         attributes: dict[str, Any] = {}
@@ -259,16 +260,21 @@ def _tokens(attributes: Mapping[str, Any]) -> float:
 
 
 def _set_attributes(span: Span, attributes: dict[str, Any]) -> None:
-    """Set attributes without validation, which takes longer than all the rest. They are valid: strings and floats.
+    """Set attributes without validation, which takes longer than all the rest. They are valid: strings and numbers.
 
-    If the SDK has changed, or if the attributes would exceed the limit of the span, the public method is used.
+    If the SDK has changed, or if the attributes would exceed the limit of the span, the public method is used. The
+    lock is that of the public method. Another thread may end the span; then exporters read the attributes, and they
+    must not change any more.
     """
     try:
         bounded: Any = span._attributes
-        inner = bounded._dict
-        if bounded.maxlen is None or len(inner) + len(attributes) <= bounded.maxlen:
-            inner.update(attributes)
-            return
+        with span._lock:
+            if span._end_time is not None:
+                return
+            inner = bounded._dict
+            if bounded.maxlen is None or len(inner) + len(attributes) <= bounded.maxlen:
+                inner.update(attributes)
+                return
     except AttributeError:
         pass
     span.set_attributes(attributes)
