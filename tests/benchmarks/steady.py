@@ -20,6 +20,9 @@ from tests.benchmarks.figure import Figure
 REFERENCE = "BENCHMARK_YARDSTICK"
 """The environment variable with the best time of the yardstick at the start of the run, in milliseconds."""
 
+STICK = 10_000
+"""Turns of the yardstick."""
+
 TOLERANCE = 1.15
 """A round is noisy when the yardstick took longer than this multiple of its best."""
 
@@ -71,7 +74,7 @@ def yardstick() -> float:
     """Milliseconds of CPU time that the fixed computation takes now."""
     work(1_000)  # warms the caches
     begun = time.thread_time_ns()
-    work(10_000)
+    work(STICK)
     return (time.thread_time_ns() - begun) / 1e6
 
 
