@@ -252,6 +252,16 @@ def test_nothing_is_printed_after_the_end() -> None:
     assert exports.summary == "nothing arrived at URL: 1 export failed: HTTP 400 Bad Request"
 
 
+def test_export_that_ends_after_the_block_logs_nothing(stack: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
+    each = exporter(HTTP, stack.enter_context(http_receiver(Answers(400))))
+    provider = MeterProvider([PeriodicExportingMetricReader(each, 3_600_000)], shutdown_on_exit=False)
+    provider.get_meter("test").create_counter("counter").add(1)
+    with watched(provider, "URL", lambda sentence: None) as (exports,):
+        pass
+    provider.shutdown()
+    assert (exports.failed, caplog.messages) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("protocol", "answers", "sentence"),
     [

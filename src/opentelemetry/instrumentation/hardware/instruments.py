@@ -103,8 +103,7 @@ class Instruments:
             for instrument in [*storage._instrument_view_instrument_matches]
         }
         if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes):
-            for reader in storages:
-                _FirstFailure.add_to(reader)
+            limit_messages(provider, 1)
             provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
 
     def _real_provider(self) -> MeterProvider | None:
@@ -245,39 +244,42 @@ class Instruments:
         return name
 
 
-class _FirstFailure(logging.Filter):
-    """Passes the first warning or error of the thread in which a reader exports, as one line, and drops the others.
+def limit_messages(provider: MeterProvider, most: int) -> None:
+    """Let the threads that export for a provider log so many warnings and errors more, each as one line.
 
-    The thread makes the last export. It logs each attempt, and that it stops, which may be after the shutdown. So the
-    filter stays until the program has ended. Messages of other threads are not changed.
+    This is for the end of a program. The last export logs each attempt, and that it stops, which may be after the
+    shutdown. So the limit is not removed. Messages of other threads are not changed.
     """
-
-    def __init__(self, thread: threading.Thread) -> None:
-        super().__init__()
-        self._thread = thread
-        self._has_passed = False
-
-    @classmethod
-    def add_to(cls, reader: Any) -> None:
-        """Add a filter to the loggers of a reader and its exporter: those with the names of their modules."""
+    for reader in _storages(provider) or ():
         thread = getattr(reader, "_daemon_thread", None)
         if thread is None:
-            return
-        found = cls(thread)
+            continue
+        limit = _MessageLimit(thread, most)
         classes = [*type(reader).__mro__, *type(getattr(reader, "_exporter", None)).__mro__]
-        for name in {each.__module__ for each in classes}:
+        for name in {each.__module__ for each in classes}:  # their loggers have these names
             if name in logging.root.manager.loggerDict:
-                logging.getLogger(name).addFilter(found)
+                logging.getLogger(name).addFilter(limit)
+
+
+class _MessageLimit(logging.Filter):
+    """Passes so many warnings and errors of a thread, each as one line, and drops the others."""
+
+    def __init__(self, thread: threading.Thread, most: int) -> None:
+        super().__init__()
+        self._thread = thread
+        self._left = most
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is logged."""
         if record.levelno < logging.WARNING or threading.current_thread() is not self._thread:
             return True
-        is_first, self._has_passed = not self._has_passed, True
-        if is_first and record.exc_info:  # the HTTP exporter of SDK 1.39 raises errors of connections
+        if not self._left:
+            return False
+        self._left -= 1
+        if record.exc_info:  # the HTTP exporter of SDK 1.39 raises errors of connections
             record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
             record.exc_info = None
-        return is_first
+        return True
 
 
 def _storages(provider: MeterProvider | None) -> Mapping[Any, Any] | None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_grpc, of_http
+from opentelemetry.instrumentation.hardware.instruments import limit_messages
 
 if TYPE_CHECKING:
     import requests
@@ -172,7 +173,7 @@ class Exports:
 
 @contextmanager
 def watched(provider: MeterProvider, url: str, tell: Callable[[str], None]) -> Iterator[list[Exports]]:
-    """Watch the exporters of a provider during the block.
+    """Watch the exporters of a provider during the block. After it, their threads log nothing more.
 
     Args:
         provider: A MeterProvider of the SDK.
@@ -195,6 +196,7 @@ def watched(provider: MeterProvider, url: str, tell: Callable[[str], None]) -> I
     try:
         yield found
     finally:
+        limit_messages(provider, 0)
         logger.removeHandler(handler)
         logger.propagate = propagate
 
