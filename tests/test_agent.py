@@ -21,6 +21,7 @@ from tests.tools.nvml import CRASH, FakeNvml, h100
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import agent
+from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 
 pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
 
@@ -233,16 +234,31 @@ def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
 
 
 def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink: Sink, tmp_path: Path) -> None:
+    with started(command("job", tmp_path / "journal", "wait")) as reporter:
+        assert reporter.stdout is not None
+        _, job = reporter.stdout.readline().split()  # it has reported the host
+        with started([sys.executable, "-c", "input()"], {JOB: job}) as program:
+            line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
+            with started(line, {**sink.environment(), **FAST}) as attached:
+                wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export of the process")
+                assert not [name for name in names(sink) if name.startswith("system.")]
+                program.communicate("\n")
+                _, err = attached.communicate(timeout=END)
+    assert f"process {reporter.pid} reports the host of this job already" in err
+
+
+def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path: Path) -> None:
     with started(command("job", tmp_path / "journal", "wait")) as program:
         assert program.stdout is not None
-        assert program.stdout.readline()  # it has reported the host
+        assert program.stdout.readline()
         line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
-        with started(line, {**sink.environment(), **FAST}) as attached:
-            wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export of the process")
-            assert not [name for name in names(sink) if name.startswith("system.")]
+        refused = run(line, {**sink.environment(), **FAST})
+        assert (refused.returncode, refused.stdout, sink.exports) == (2, "", [])
+        assert f"process {program.pid} is instrumented and reports itself" in refused.stderr
+        with started([*line, "--reporter", "always"], {**sink.environment(), **FAST}) as attached:
+            wait_for(lambda: {"process.cpu.time", "system.cpu.time"} <= names(sink), PATIENCE, "export of the process")
             program.communicate("")
-            _, err = attached.communicate(timeout=END)
-    assert f"process {program.pid} reports the host of this job already" in err
+            attached.communicate(timeout=END)
 
 
 @pytest.mark.parametrize(

@@ -163,11 +163,20 @@ def _status(exports: Sequence[Exports]) -> int:
 
 
 def _run_attached(arguments: argparse.Namespace) -> int:
-    """Report a running process until it ends. Its last values are those of the last reading before its end."""
+    """Report a running process until it ends. Its last values are those of the last reading before its end.
+
+    Raises:
+        Mistake: There is no such process, or it reports itself.
+    """
     from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
+    from opentelemetry.instrumentation.hardware.pipeline.reporter import reports_itself
 
     with Signals(ENDING, even_ignored=True) as signals:
         process = program.Attached(arguments.attach)
+        is_reported = not process.is_parent() and reports_itself(process.pid)
+        if is_reported and settings.config(arguments).reporter != "always":
+            fix = "with OTEL_PYTHON_HARDWARE_REPORTER=always this command reports it a second time"
+            raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
         set_defaults(os.environ, arguments.interval, service=None)
         with _reporting(arguments, process.pid, _target(arguments), _reporter_of(process)) as (_, exports):
             while not process.wait(signals, _interval()):

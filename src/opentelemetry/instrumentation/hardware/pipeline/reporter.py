@@ -331,6 +331,16 @@ def _folders(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
         yield f"{public}/otel-hardware-{user}", True
 
 
+def reports_itself(pid: int) -> bool:
+    """Whether a process is instrumented and exports: it has opened the file. False if that may not be read."""
+    with suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                if os.path.basename(os.readlink(entry.path)) == _FILE:
+                    return True
+    return False
+
+
 # -- the job
 
 
