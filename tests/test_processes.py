@@ -110,10 +110,10 @@ def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(
 
 
 def test_forks_during_readings_and_collections_do_not_hang() -> None:
-    outcome = children.run(children.command("fork_storm", 200, 20))
+    outcome = children.run(children.command("fork_storm", 100, 20))
     assert outcome.returncode == 0, outcome.stderr
     report = json.loads(outcome.stdout)
-    assert report["outcomes"] == [0] * 200, outcome.stderr
+    assert report["outcomes"] == [0] * 100, outcome.stderr
     assert report["collections"] > 0
 
 
@@ -124,11 +124,11 @@ def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
 
 
-@pytest.mark.parametrize("lock", ["storage", "match", "aggregation", "registration"])
-def test_child_that_is_forked_during_a_collection_collects(lock: str) -> None:
+def test_child_that_is_forked_during_a_collection_collects() -> None:
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("fork_in_collection", lock), quiet)
-    assert (outcome.stdout, outcome.stderr) == ("3\n", "")
+    outcome = children.run(children.command("fork_in_collection"), quiet)
+    locks = ["storage", "match", "aggregation", "registration"]
+    assert (outcome.stdout, outcome.stderr) == ("".join(f"{lock} 3\n" for lock in locks), "")
 
 
 @pytest.mark.parametrize("way", ["gevent", "gevent-late", "eventlet", "eventlet-late"])
@@ -162,10 +162,11 @@ def pids(child: subprocess.Popen[str]) -> dict[str, int]:
 def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) -> None:
     # A child of the fork server is a fork: it exports nothing until it instruments itself.
     extra = ["instrument"] if way == "forkserver" else []
-    line = children.instrumented("spawns", way, *extra)
+    line = children.command("spawns", way, *extra)
     # The SDK cannot export in a child that was forked during an export. So a child of the fork server exports itself,
     # and the others export at their end.
-    with children.started(line, sink.environment(60.0 if way == "forkserver" else 0.3)) as program:
+    env = sink.environment(60.0 if way == "forkserver" else 0.3) | children.AUTO_INSTRUMENTATION
+    with children.started(line, env) as program:
         who = pids(program)
         wait_for(lambda: names(of(who["child"], sink.exports)), children.PATIENCE, "export of the child")
         if way == "spawn":
@@ -217,26 +218,26 @@ def job() -> dict[str, str]:
 
 UNIQUE = str(uuid4())
 LAUNCHERS: dict[str, dict[str, str]] = {
-    "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": UNIQUE, "MASTER_PORT": "29500", "WORLD_SIZE": "3"},
+    "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": UNIQUE, "MASTER_PORT": "29500", "WORLD_SIZE": "2"},
     "slurm": {"SLURM_JOB_ID": UNIQUE, "SLURM_STEP_ID": "0"},
     "mpirun": {"PMIX_NAMESPACE": UNIQUE},
-    "mpiexec": {"PMI_SIZE": "3"},
+    "mpiexec": {"PMI_SIZE": "2"},
 }
 NUMBER = {"torchrun": "RANK", "slurm": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORLD_RANK", "mpiexec": "PMI_RANK"}
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journal: Path, launcher: str) -> None:
-    line = children.command("ranks", NUMBER[launcher], 3, *children.command("job", journal, "wait"))
+    line = children.command("ranks", NUMBER[launcher], 2, *children.command("job", journal, "wait"))
     with children.started(line, LAUNCHERS[launcher]) as parent:
         assert parent.stdin
         assert parent.stdout
-        pids = [int(parent.stdout.readline().split()[0]) for _ in range(3)]
+        pids = [int(parent.stdout.readline().split()[0]) for _ in range(2)]
         print(file=parent.stdin, flush=True)
-        assert [parent.stdout.readline() for _ in pids] == ["reported\n"] * 3
+        assert [parent.stdout.readline() for _ in pids] == ["reported\n"] * 2
         found = exports(journal)
         assert parent.communicate(timeout=children.PATIENCE) == ("", "")
-    assert [len(of(pid, found)) for pid in pids] == [2, 2, 2]
+    assert [len(of(pid, found)) for pid in pids] == [2, 2]
     assert reporters(found) == {pids[0]}
     assert "system.cpu.time" in of(pids[0], found)[0].names(), "the first export is not complete"
     assert all("process.cpu.time" in export.names() for export in found)
@@ -294,13 +295,13 @@ def test_orphan_becomes_reporter(journal: Path) -> None:
 @inherited
 @pytest.mark.parametrize("variable", [{"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
 def test_child_of_a_parent_that_exports_nothing_reports_the_host(sink: Sink, variable: dict[str, str]) -> None:
-    child = children.instrumented("app", 0.2, 0)
+    child = children.command("ends", "return")
     settings = {name: sink.environment()[name] for name in variable if name in sink.environment()}
     script = f"import subprocess, sys, os; sys.exit(subprocess.call({child!r}, env=dict(os.environ) | {settings!r}))"
     if "OTEL_SDK_DISABLED" in variable:
         script = script.replace("| {}", "| {'OTEL_SDK_DISABLED': ''}")
-    parent = ["opentelemetry-instrument", sys.executable, "-c", script]
-    outcome = children.run(parent, sink.environment(3600) | variable)
+    parent = [sys.executable, "-c", script]
+    outcome = children.run(parent, sink.environment(3600) | children.AUTO_INSTRUMENTATION | variable)
     assert outcome.returncode == 0, outcome.stderr
     assert [{"system.cpu.time", "process.cpu.time"} <= export.names() for export in sink.exports] == [True]
 
@@ -342,7 +343,8 @@ def gpus(tmp_path: Path) -> FakeNvml:
 
 def task(gpus: FakeNvml, job: str, devices: str) -> dict[str, str]:
     """The environment of a SLURM task on this machine that may use these GPUs."""
-    return gpus.environment | {"SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "CUDA_VISIBLE_DEVICES": devices}
+    variables = {"SLURM_JOB_ID": job, "SLURM_STEP_ID": "0", "CUDA_VISIBLE_DEVICES": devices}
+    return gpus.environment | variables | {"OTEL_PYTHON_HARDWARE_SOURCES": "host,process,nvidia"}  # a faster start
 
 
 def gpus_by_process(found: list[Export]) -> list[tuple[int, str]]:
@@ -400,10 +402,10 @@ def test_ranks_with_the_same_gpus_report_each_once_and_take_over(journal: Path, 
             assert sorted(gpu for _, gpu in gpus_by_process(found)) == sorted([ZERO, ONE])
 
 
-def test_rank_takes_over_only_the_gpus_that_it_may_use(journal: Path, gpus: FakeNvml) -> None:
+def test_rank_takes_over_the_gpus_that_it_may_use_after_a_kill_and_after_an_end(journal: Path, gpus: FakeNvml) -> None:
     job = str(uuid4())
     with ExitStack() as stack:
-        host, first, second = (Rank(stack, journal, task(gpus, job, devices)) for devices in ("0", "1", "1"))
+        host, first, second, third = (Rank(stack, journal, task(gpus, job, devices)) for devices in "0111")
         first.kill()
         before = len(exports(journal))
         for rank in (host, second):
@@ -411,6 +413,11 @@ def test_rank_takes_over_only_the_gpus_that_it_may_use(journal: Path, gpus: Fake
         found = exports(journal)[before:]
         assert host_reporters(found) == [host.pid]
         assert gpus_by_process(found) == sorted([(host.pid, ZERO), (second.pid, ONE)])
+        assert second.child.communicate(timeout=children.PATIENCE) == ("", "")
+        before = len(exports(journal))
+        third.report()
+        assert gpus_by_process(exports(journal)[before:]) == [(third.pid, ONE)], "free at its end"
+        assert host.child.poll() is None
 
 
 @pytest.mark.parametrize("order", [("0,1", "0", "1"), ("0", "0,1", "1")])
@@ -424,25 +431,15 @@ def test_gpus_of_a_batch_script_and_of_its_tasks_are_reported_once(
         assert sorted(gpu for _, gpu in gpus_by_process(exports(journal))) == sorted([ZERO, ONE])
 
 
-def test_gpus_of_a_rank_that_ends_are_free_at_once(journal: Path, gpus: FakeNvml) -> None:
-    job = str(uuid4())
-    with ExitStack() as stack:
-        host, first, second = (Rank(stack, journal, task(gpus, job, devices)) for devices in ("0", "1", "1"))
-        assert first.child.communicate(timeout=children.PATIENCE) == ("", "")
-        before = len(exports(journal))
-        second.report()
-        assert gpus_by_process(exports(journal)[before:]) == [(second.pid, ONE)]
-        assert host.child.poll() is None
-
-
-@pytest.mark.parametrize("mode", ["always", "never"])
-def test_setting_reporter_applies_to_gpus(journal: Path, gpus: FakeNvml, mode: str) -> None:
+def test_setting_reporter_applies_to_gpus(journal: Path, gpus: FakeNvml) -> None:
     job = str(uuid4())
     with ExitStack() as stack:
         first = Rank(stack, journal, task(gpus, job, "0"))
-        other = Rank(stack, journal, task(gpus, job, "0,1") | {"OTEL_PYTHON_HARDWARE_REPORTER": mode})
-        all_gpus = {"always": [(other.pid, ZERO), (other.pid, ONE)], "never": []}
-        assert gpus_by_process(exports(journal)) == sorted([(first.pid, ZERO), *all_gpus[mode]])
+        modes = [{"OTEL_PYTHON_HARDWARE_REPORTER": mode} for mode in ("never", "always")]
+        never, always = (Rank(stack, journal, task(gpus, job, "0,1") | mode) for mode in modes)
+        expected = [(first.pid, ZERO), (always.pid, ZERO), (always.pid, ONE)]
+        assert gpus_by_process(exports(journal)) == sorted(expected)
+        assert of(never.pid, exports(journal)), "it does not export at all"
 
 
 def test_outside_of_a_scheduler_one_process_reports_all_gpus(

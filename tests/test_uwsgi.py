@@ -68,8 +68,9 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
             hooked[int(answer[0])] = int(answer[1])
         return have_exported() or ("UWSGI_INTERVAL" in extra and len(hooked) == count)
 
-    line = ["opentelemetry-instrument", PROGRAM, f"--http-socket={address}", f"--wsgi-file={APP}", *options]
-    environment = sink.environment(INTERVAL) | {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.25"} | extra
+    line = [PROGRAM, f"--http-socket={address}", f"--wsgi-file={APP}", *options]
+    environment = sink.environment(INTERVAL) | children.AUTO_INSTRUMENTATION | extra
+    environment["OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL"] = "0.25"
     line += ["--need-app", "--disable-logging", "--logto=/dev/null"]
     with children.started(line, environment):
         wait_for(ask, children.PATIENCE, f"answer of {count} workers; there were {hooked}")

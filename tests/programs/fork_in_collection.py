@@ -1,13 +1,11 @@
-"""A program without metrics of its own that forks while the SDK holds a lock of its collection.
+"""A program without metrics of its own that forks while the SDK holds a lock of its collection, once for each lock.
 
-Usage: fork_in_collection.py storage|match|aggregation|registration. The child starts again, and collects. Prints the
-status of the child, or "hung".
+Each child starts again, and collects. Prints the name of each lock with the status of the child, or "hung".
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from typing import Any
 
@@ -44,22 +42,19 @@ def owners() -> dict[str, Any]:
     return {"storage": storage, "match": match, "aggregation": aggregation, "registration": meter}
 
 
-def hold(lock: Any) -> None:
+def hold(lock: Any, held: threading.Event, ended: threading.Event) -> None:
     """Hold a lock as a thread does in the middle of its work."""
     with lock:
         held.set()
         ended.wait(60)
 
 
-if __name__ == "__main__":
+def fork_while_locked(owner: Any) -> object:
+    """Return the status of a child that is forked while the lock of one of the owners is held."""
     held, ended = threading.Event(), threading.Event()
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    HardwareInstrumentor().instrument(meter_provider=provider)
-    until(lambda: METRIC in names(), METRIC)
-    owner = owners()[sys.argv[1]]
     name = next(name for name in ("_lock", "_instrument_registration_lock", OLD) if hasattr(owner, name))
-    threading.Thread(target=hold, args=(getattr(owner, name),), daemon=True).start()
+    thread = threading.Thread(target=hold, args=(getattr(owner, name), held, ended))
+    thread.start()
     held.wait()
     child = os.fork()
     if not child:
@@ -67,5 +62,17 @@ if __name__ == "__main__":
         owners()["registration"].create_counter("other").add(1)
         until(lambda: METRIC in names(), METRIC)
         os._exit(3)
-    print(status(child))
-    ended.set()
+    try:
+        return status(child)
+    finally:
+        ended.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    HardwareInstrumentor().instrument(meter_provider=provider)
+    until(lambda: METRIC in names(), METRIC)
+    for lock, owner in owners().items():
+        print(lock, fork_while_locked(owner))

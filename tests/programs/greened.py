@@ -49,6 +49,6 @@ if late:
 found = 0
 deadline = time.monotonic() + 60
 while found < 5 and time.monotonic() < deadline:
-    time.sleep(0.2)
+    time.sleep(0.05)
     found += reader.get_metrics_data() is not None
 print(found, [thread.name for thread in session.threads if not alive(thread)])
