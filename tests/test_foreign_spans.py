@@ -58,6 +58,13 @@ def test_spans_of_logfire_have_the_energy_of_their_time(tmp_path: Path) -> None:
     check_energy(span)
 
 
+def test_logfire_may_be_configured_again(tmp_path: Path) -> None:
+    """The global provider stays the same; inside, it has another one without our processor."""
+    need(lambda: _installed("logfire", "logfire"))
+    (span,) = spans(children.command("foreign_spans", "logfire", "again"), tmp_path)
+    check_energy(span)
+
+
 def test_provider_that_is_not_the_global_one_takes_a_processor(tmp_path: Path) -> None:
     """Under ``opentelemetry-instrument``, logfire has a TracerProvider of its own beside the global one."""
     need(lambda: _installed("logfire", "logfire"))

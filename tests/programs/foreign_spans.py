@@ -3,6 +3,7 @@
 It begins at a line on standard input. It prints, as JSON, its spans as soon as one of them has energy.
 
 Usage: foreign_spans.py LIBRARY
+       foreign_spans.py logfire again
        opentelemetry-instrument foreign_spans.py LIBRARY processor
 """
 
@@ -45,7 +46,12 @@ def logfire(exporter: InMemorySpanExporter) -> Callable[[], AbstractContextManag
     processors: list[SpanProcessor] = [SimpleSpanProcessor(exporter)]
     if "processor" in sys.argv:  # opentelemetry-instrument has set the global provider, and logfire keeps its own
         processors.append(HardwareSpanProcessor(**SETTINGS))
-    logfire.configure(send_to_logfire=False, console=False, metrics=False, additional_span_processors=processors)
+    options: dict[str, Any] = {"send_to_logfire": False, "console": False, "metrics": False}
+    if "again" in sys.argv:
+        logfire.configure(**options)
+        with logfire.span("before"):
+            time.sleep(SECONDS)
+    logfire.configure(**options, additional_span_processors=processors)
     return partial(logfire.span, "train {step}", step=1)
 
 

@@ -22,6 +22,7 @@ class GlobalTracerProvider:
         self._session: Measurements | None = None
         self._processor: HardwareSpanProcessor | None = None
         self._provider: object = None
+        self._resource: object = None
         self._replaced: Any = None
 
     def open(self, session: Measurements) -> None:
@@ -41,13 +42,20 @@ class GlobalTracerProvider:
         self.check()
 
     def check(self) -> None:
-        """Add the processor if another provider has been set."""
+        """Add the processor if another provider has been set.
+
+        The provider of logfire is a shell, in which each ``logfire.configure()`` sets another provider of the SDK. Then
+        the resource is another object.
+        """
         provider: Any = trace.get_tracer_provider()
-        if self._session is None or provider is self._provider or not hasattr(provider, "add_span_processor"):
+        if self._session is None or not hasattr(provider, "add_span_processor"):
+            return
+        resource = getattr(provider, "resource", None)
+        if provider is self._provider and resource is self._resource:
             return
         from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor  # it imports the SDK
 
-        self._provider = provider
+        self._provider, self._resource = provider, resource
         if self._processor is None:
             self._processor = HardwareSpanProcessor(self._session)
         provider.add_span_processor(self._processor)
