@@ -432,6 +432,29 @@ def test_failure_is_logged_once_and_spans_end(tracing: Tracing, caplog: pytest.L
     ]
 
 
+def test_processor_that_may_have_no_thread_leaves_the_spans_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start, started = threading.Thread.start, list[threading.Thread]()
+
+    def refuse(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+        started.append(thread)
+
+    provider = TracerProvider(shutdown_on_exit=False)
+    with monkeypatch.context() as limited:
+        limited.setattr(threading.Thread, "start", refuse)
+        provider.add_span_processor(HardwareSpanProcessor(sources=["process", "host"]))
+    span = provider.get_tracer("program").start_span("span")
+    assert "end" not in vars(span)
+    span.end()
+    provider.shutdown()
+    assert [each.message for each in caplog.records] == ["Spans are not measured: can't start new thread"]
+    assert not started[0].is_alive()
+
+
 def test_failure_at_the_start_of_a_span_does_not_reach_the_program(caplog: pytest.LogCaptureFixture) -> None:
     provider = TracerProvider()
     processor = HardwareSpanProcessor(sources=["process"])

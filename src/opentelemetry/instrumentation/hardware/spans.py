@@ -166,8 +166,14 @@ class HardwareSpanProcessor(SpanProcessor):
             self._start(settings)
 
     def _start(self, settings: Mapping[str, Any]) -> None:
-        self.session = self._own = Session(Config.read(settings), spans=True)
-        self._own.start()
+        session = Session(Config.read(settings), spans=True)
+        try:
+            session.start()
+        except RuntimeError as error:  # the limit of threads or memory
+            _LOG.error("Spans are not measured: %s", error)
+            session.close()
+            return
+        self.session = self._own = session
 
     @property
     def session(self) -> Measurements | None:
