@@ -232,7 +232,7 @@ def cases() -> list[Case]:
         place = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
         found.append(
             Case(
-                GROUP, f"place-{name}", environment=own, settings=place, act=after_start, lines=2, hosts=0, delay=DELAY
+                GROUP, f"place-{name}", environment=own, settings=place, act=after_start, lines=1, hosts=0, delay=DELAY
             )
         )
     return found
