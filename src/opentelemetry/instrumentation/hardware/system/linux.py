@@ -205,16 +205,17 @@ class LinuxMachine:
     def process(self, pid: int) -> Process:
         folder = proc_folder(self._files, pid)
         fields = procfs.stat(self._files.read(folder + "/stat"))
-        statm = self._files.read(folder + "/statm").split()
+        memory = procfs.statm(self._files.read(folder + "/statm")) if fields[0] != b"Z" else None
+        virtual, resident = memory or (None, None)
+        has_ended = memory is None  # the kernel frees the memory before it sets the state
         usage = self._files.usage() if pid == os.getpid() else None
-        has_ended = fields[0] == b"Z" or statm[0] == b"0"  # the kernel frees the memory before it sets the state
         io = self._read(folder + "/io")  # empty for a process of another user
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
             threads=None if has_ended else int(fields[17]),
-            resident=None if has_ended else int(statm[1]) * PAGE,
-            virtual=None if has_ended else int(statm[0]) * PAGE,
+            resident=resident,
+            virtual=virtual,
             minor=usage.minor if usage else int(fields[7]),
             major=usage.major if usage else int(fields[9]),
             uptime=self._files.uptime() - int(fields[19]) / TICKS,
@@ -228,8 +229,8 @@ class LinuxMachine:
         )
 
     def resident(self, pid: int) -> int | None:
-        size, resident, *_ = self._files.read(proc_folder(self._files, pid) + "/statm").split()
-        return None if size == b"0" else int(resident) * PAGE
+        memory = procfs.statm(self._files.read(proc_folder(self._files, pid) + "/statm"))
+        return memory[1] if memory else None
 
     def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
         if self._shared is None:

@@ -174,6 +174,12 @@ def stat(text: bytes) -> list[bytes]:
     return text[text.rindex(b")") + 2 :].split(None, 22)
 
 
+def statm(text: bytes) -> tuple[int, int] | None:
+    """``/proc/<pid>/statm``: bytes of virtual and resident memory. None for a process that has ended."""
+    virtual, resident = map(int, text.split(None, 2)[:2])
+    return (virtual * PAGE, resident * PAGE) if virtual > 0 and resident >= 0 else None
+
+
 def state(text: bytes) -> str | None:
     """``/proc/<pid>/stat``: the state, as the semantic conventions name it."""
     return _STATES.get(stat(text)[0])
