@@ -141,9 +141,9 @@ class _Timed(HardwareSpanProcessor):
         super().on_start(span, parent_context)
         self._spent += time.thread_time_ns() - begin
 
-    def _end(self, span: Span, end_time: int | None = None) -> None:
+    def _end(self, *arguments: Any, **events: Any) -> None:
         begin = time.thread_time_ns()
-        super()._end(span, end_time)
+        super()._end(*arguments, **events)
         self._spent += time.thread_time_ns() - begin
 
     def end_of_sdk(self, original: Callable[[Span, int | None], None]) -> Callable[[Span, int | None], None]:

@@ -158,7 +158,8 @@ class Config:
     spans_min_duration: float | None = setting(
         number("a number of seconds from 0 to 3600, such as 1 or 0.05", 0, 3600),
         "0",
-        "Spans shorter than this get no attributes. Those shorter than the time between two readings never do.",
+        "Spans shorter than this get no attributes. Those shorter than the time between two readings get none from "
+        "readings.",
     )
     spans_filter: list[str] | None = setting(
         words("name:PATTERN, kind:PATTERN or scope:PATTERN, such as kind:server,-name:GET /health", span_rule),
@@ -170,6 +171,12 @@ class Config:
         "off",
         "Whether spans get their own part of the energy, which adds up over spans that overlap. equal: spans that run "
         "at the same time have equal parts. tokens: in proportion to their gen_ai.usage tokens per second.",
+    )
+    spans_cuda_events: str | None = setting(
+        choice("on", "off"),
+        "off",
+        "Whether spans get the time in their CUDA stream, in programs that use PyTorch. on: the end of a span "
+        "waits for the GPU, which changes the timing of the program.",
     )
     counter_origin: str | None = setting(
         choice("boot", "start"),

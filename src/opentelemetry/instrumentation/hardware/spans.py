@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.parsing import SPAN_FIELDS
+from opentelemetry.instrumentation.hardware.pipeline.cuda_events import Begin, CudaEvents
 from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.pipeline.rows import (
     CPU_ENERGY,
@@ -45,6 +46,7 @@ _GPU_TIME: Final = c.SPAN_GPU_TIME.name
 _GPU_UTILIZATION: Final = c.SPAN_GPU_UTILIZATION.name
 _GPU_MEMORY_PEAK: Final = c.SPAN_GPU_MEMORY_PEAK.name
 _GPU_THROTTLE_TIME: Final = c.SPAN_GPU_THROTTLE_TIME.name
+_GPU_STREAM_TIME: Final = c.SPAN_GPU_STREAM_TIME.name
 _CPU_ENERGY: Final = c.SPAN_CPU_ENERGY.name
 _TREE_CPU_TIME: Final = c.SPAN_TREE_CPU_TIME.name
 _TREE_MEMORY_PEAK: Final = c.SPAN_TREE_MEMORY_PEAK.name
@@ -53,7 +55,7 @@ _SHARE: Final = c.SPAN_SHARE_ENERGY.name
 _SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
 
 _LATEST: Final = 100_000_000
-"""Nanoseconds between the start of a span and its creation, for a share."""
+"""Nanoseconds between the start of a span and its creation, for a share and for CUDA events."""
 
 _MOST_NAMES: Final = 1000
 """Names of spans for which the decision of the filter is kept."""
@@ -185,6 +187,7 @@ class HardwareSpanProcessor(SpanProcessor):
         self._session = session
         if session is not None:
             self._filter = SpanFilter(session.config)
+            self._cuda = CudaEvents() if session.config.spans_cuda_events == "on" else None
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Replace the ``end`` of a span."""
@@ -195,42 +198,51 @@ class HardwareSpanProcessor(SpanProcessor):
             if session is not None and type(span.end) is not partial:
                 session.note_span()
                 span.end = partial(self._end, span)  # type: ignore[method-assign]
-                if session.shares is not None:
-                    self._begin_share(span, session.shares)
+                if session.shares is not None or self._cuda is not None:
+                    self._begin(span, session.shares)
         except Exception:
             self._fail()
 
-    def _begin_share(self, span: Span, shares: Shares) -> None:
-        """Begin the share of a span. One that is made after the fact has none: others have claimed its energy."""
+    def _begin(self, span: Span, shares: Shares | None) -> None:
+        """Begin what needs the call that starts a span. One that is made after the fact has none of it."""
         begin = span.start_time
-        if begin is not None and time.time_ns() - begin < _LATEST and self._filter.accepts(span):
+        if begin is None or time.time_ns() - begin >= _LATEST or not self._filter.accepts(span):
+            return
+        if shares is not None:
             shares.begin(span, span.get_span_context().span_id, span.parent.span_id if span.parent else None)
+        event = None if self._cuda is None else self._cuda.begin()
+        if event is not None:
+            span.end = partial(self._end, span, event=event)  # type: ignore[method-assign]
 
-    def _end(self, span: Span, end_time: int | None = None) -> None:
+    def _end(self, span: Span, end_time: int | None = None, event: Begin | None = None) -> None:
         """End a span in place of its own method."""
         try:  # noqa: SIM105 - suppress() takes half a microsecond
             del span.end
         except AttributeError:  # another thread ends it as well
             pass
         try:
-            self._measure(span, end_time)
+            self._measure(span, end_time, event)
         except Exception:
             self._fail()
-        span.end(end_time)
+        finally:  # also after Ctrl-C while CUDA works
+            span.end(end_time)
 
     def _fail(self) -> None:
         if not self._failed:
             self._failed = True
             _LOG.exception("A span could not be measured; further failures are not logged")
 
-    def _measure(self, span: Span, end_time: int | None) -> None:
+    def _measure(self, span: Span, end_time: int | None, event: Begin | None) -> None:
         session, begin = self._session, span.start_time
         if session is None or begin is None:
             return
+        stream_time = None if event is None or self._cuda is None else self._cuda.end(event)
         end = time.time_ns() if end_time is None else end_time
         attributes: dict[str, Any] = {}
         if end - begin >= self._filter.min_duration and self._filter.accepts(span):
             attributes = measured(session.ledgers, begin / 1e9, end / 1e9)
+        if stream_time is not None and end - begin >= self._filter.shortest:
+            attributes[_GPU_STREAM_TIME] = stream_time
         if session.shares is not None:
             _add_share(attributes, span, session.shares, session.config.spans_shares == "tokens")
         if attributes:
@@ -293,11 +305,13 @@ class SpanFilter:
         config: The settings ``SPANS_MIN_DURATION`` and ``SPANS_FILTER``.
 
     Attributes:
-        min_duration: Nanoseconds.
+        shortest: Nanoseconds of the shortest span that gets attributes.
+        min_duration: Nanoseconds of the shortest one for which readings are close enough.
     """
 
     def __init__(self, config: Config) -> None:
-        self.min_duration = int(1e9 * max(config.spans_min_duration or 0.0, INTERVAL))
+        self.shortest = int(1e9 * (config.spans_min_duration or 0.0))
+        self.min_duration = max(self.shortest, int(1e9 * INTERVAL))
         self._rules = [_rule(word) for word in config.spans_filter or ()]
         self._known: dict[tuple[str, str, str], bool] = {}
 

@@ -37,6 +37,12 @@ SPAN_GPU_THROTTLE_TIME: Final = SpanAttribute(
     "s",
     "Time during which clocks were throttled by power or temperature, summed over these GPUs.",
 )
+SPAN_GPU_STREAM_TIME: Final = SpanAttribute(
+    "hw.gpu.stream.time",
+    "s",
+    "Time from the start of the span to its end in its CUDA stream, with `SPANS_CUDA_EVENTS=on`. It includes time in "
+    "which the stream waited for the program.",
+)
 SPAN_CPU_ENERGY: Final = SpanAttribute(
     "hw.cpu.energy", "J", "Energy of the host's CPU packages, by all programs, where it can be read."
 )
