@@ -57,7 +57,6 @@ def test_energy_counts_in_15_microjoules(which: tuple[int, int]) -> None:
         ((1, 5), 16, 4, 100, "video"),
         ((1, 5), 24, 32, 100, "jpeg"),
         ((2, 4), 30, 1, 10_000, "video"),
-        ((3, 0), 44, 1, 100, "video"),
     ],
 )
 def test_engine_utilization_is_the_mean_of_valid_engines(
@@ -70,6 +69,13 @@ def test_engine_utilization_is_the_mean_of_valid_engines(
         struct.pack_into("<H", table, offset + 2 * count - 2, full // 10)
         assert GpuMetrics().decode(bytes(table)) == {task: pytest.approx(0.2)}
     struct.pack_into(f"<{count}H", table, offset, *([full + 1] * count))
+    assert GpuMetrics().decode(bytes(table)) == {}
+
+
+def test_video_utilization_of_unknown_unit_is_left_out() -> None:
+    """Strix has 1/100 of a percent at the offset that is documented as percent."""
+    table = unavailable_table(3, 0)
+    struct.pack_into("<H", table, 44, 87)
     assert GpuMetrics().decode(bytes(table)) == {}
 
 

@@ -75,11 +75,12 @@ LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
     (2, 2): Layout((128,), status=120),
     (2, 3): Layout((152,), status=120),
     (2, 4): Layout((168,), video=(30, 1), status=120, full=10_000),
-    (3, 0): Layout((264,), video=(44, 1)),
+    (3, 0): Layout((264,)),
 }
 """The fixed layouts by format and content revision.
 
-The utilizations of 2.1 to 2.3 are left out: their unit differs between chips.
+The utilizations of 2.1 to 2.3 and of 3.0 are left out: their unit differs between chips. For 3.0 the kernel documents
+percent, but ``smu_v14_0_0_ppt.c`` divides the same values by 100 elsewhere, some of them only with old firmware.
 """
 
 SELF_DESCRIBING: Final = (1, 9)
