@@ -72,6 +72,15 @@ def test_engine_utilization_is_the_mean_of_valid_engines(
     assert GpuMetrics().decode(bytes(table)) == {}
 
 
+def test_video_utilization_of_a_board_with_hbm_is_left_out() -> None:
+    """Older drivers for MI200 report 0, although the chip does not measure it."""
+    table = unavailable_table(1, 3)
+    struct.pack_into("<H", table, 20, 0)
+    assert GpuMetrics().decode(bytes(table)) == {"video": 0}
+    struct.pack_into("<4H", table, 88, 41, 42, 43, 44)
+    assert "video" not in GpuMetrics().decode(bytes(table))
+
+
 def test_video_utilization_of_unknown_unit_is_left_out() -> None:
     """Strix has 1/100 of a percent at the offset that is documented as percent."""
     table = unavailable_table(3, 0)

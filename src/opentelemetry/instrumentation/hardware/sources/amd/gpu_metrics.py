@@ -205,7 +205,10 @@ def _fixed_fields(table: bytes, layout: Layout) -> _Fields:
     if layout.xcp[0]:
         video, jpeg = _partition_engines(table, *layout.xcp)
     hbm = values("H", layout.hbm, 4)
-    has_energy = layout.energy and not (hbm and all(celsius == 0xFFFF for celsius in hbm))
+    has_hbm = any(celsius != 0xFFFF for celsius in hbm)
+    has_energy = layout.energy and (has_hbm or not hbm)
+    if has_hbm:  # MI200 does not measure it, and its driver reports 0 before Linux 6.14
+        video = ()
     return _Fields(
         video,
         jpeg,
