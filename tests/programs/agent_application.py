@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from opentelemetry.metrics import set_meter_provider
@@ -33,7 +34,11 @@ started = time.perf_counter() - begin
 
 def children() -> list[int]:
     """Return the children of this process."""
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def report() -> None:
