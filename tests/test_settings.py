@@ -242,6 +242,17 @@ def test_only_the_invalid_words_of_a_list_are_dropped(
 SCRAPED = Metric("vllm:num_requests_Running", Kind.GAUGE, "1", "Requests.", standard=False, endpoint="vllm")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("SPANS_FILTER", "kind:a\udcff,wrong"), ("INCLUDE_METRICS", "system.cpu.[t\udcff]ime,wrong")]
+)
+def test_kept_words_that_are_no_utf_8_are_logged_as_text(
+    name: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Config.read({}, {PREFIX + name: value})
+    (warning,) = warnings(caplog)
+    assert r"\udcff" in warning
+
+
 def test_patterns_may_match_scraped_metrics(caplog: pytest.LogCaptureFixture) -> None:
     endpoint = {"openmetrics": "vllm=http://localhost:8000/metrics"}
     config = Config.read({"exclude_metrics": "vllm:*,SYTEM.*", **endpoint}, {})

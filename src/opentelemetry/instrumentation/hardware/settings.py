@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from importlib.machinery import PathFinder
@@ -235,7 +235,7 @@ class Config:
             except InvalidValueError as error:
                 if error.valid:
                     values[row.name] = error.valid
-                used = redacted(",".join(error.valid)) or f"the default ({default})"
+                used = _text(error.valid) or f"the default ({default})"
                 _LOG.warning("%s: %s; using %s", name, error, used)
         for name in ("include_metrics", "exclude_metrics"):
             _drop_unmatched(name, given[name], values)
@@ -316,8 +316,13 @@ def _drop_unmatched(name: str, given: str, values: dict[str, Any]) -> None:
             "%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
             given,
             redacted(", ".join(map(repr, dropped))),
-            redacted(",".join(values[name] or ())) or "the default (none)",
+            _text(values[name] or ()) or "the default (none)",
         )
+
+
+def _text(words: Iterable[str]) -> str:
+    """Return a list for a message. Bytes that are no UTF-8 are escaped: some handlers cannot write them."""
+    return redacted(",".join(words)).encode(errors="backslashreplace").decode()
 
 
 def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
