@@ -137,7 +137,7 @@ def test_replaced_threads_read_and_end_silently(way: str) -> None:
         pytest.skip("it is not installed")
     outcome = children.run(children.command("greened", way), {"PYTHONWARNINGS": "ignore"})
     lines = [line for line in outcome.stderr.splitlines() if "not greened" not in line]  # of eventlet on Python 3.10
-    assert (outcome.returncode, outcome.stdout, lines) == (0, "5 []\n", [])
+    assert (outcome.returncode, outcome.stdout, lines) == (0, "5 [] read\n", [])
 
 
 def test_reading_threads_import_no_module() -> None:

@@ -1,7 +1,7 @@
 """A program whose threads are replaced by those of ``eventlet`` or ``gevent`` before anything else is imported.
 
 Usage: greened.py eventlet|gevent|eventlet-late|gevent-late. Late: after OpenTelemetry, as celery does it.
-Prints our threads that have ended, and the number of collections that had values.
+Prints the number of collections that had values, our threads that have ended, and the output of a tool.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from opentelemetry.sdk.metrics import MeterProvider  # noqa: E402
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor  # noqa: E402
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool  # noqa: E402
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread  # noqa: E402
 
 
@@ -51,4 +52,5 @@ deadline = time.monotonic() + 60
 while found < 5 and time.monotonic() < deadline:
     time.sleep(0.05)
     found += reader.get_metrics_data() is not None
-print(found, [thread.name for thread in session.threads if not alive(thread)])
+tool = Command(Tool("sh", arguments=("-c", "sleep 0.2; echo read"))).run([], 60)
+print(found, [thread.name for thread in session.threads if not alive(thread)], tool.stdout.decode().strip())

@@ -104,9 +104,6 @@ class Child:
             for descriptor in theirs:
                 os.close(descriptor)
         self._open = {self._stdout, stderr}
-        self._poll = select.poll()
-        for descriptor in self._open:
-            self._poll.register(descriptor, select.POLLIN)
 
     def _start_keeper(self) -> int | None:
         theirs, ours = map(above_standard_streams, os.pipe())
@@ -152,17 +149,16 @@ class Child:
             ChildProcessError: The program has closed our end of the pipe; another file may have its number now.
         """
         exited = self.has_exited()  # before polling: afterwards no more output can come
-        ready = self._poll.poll(0 if exited else 1000 * max(0.0, seconds)) if self._open else []
+        ready = self._ready(0.0 if exited else max(0.0, seconds)) if self._open else []
         if not self._open or (exited and not ready):
             return None  # with open pipes: a grandchild still holds them
         output = b""
-        for descriptor, _ in ready:
+        for descriptor in ready:
             expected = self._pipes.get(descriptor)
             if expected is None or file_identity(descriptor) != expected:
                 raise ChildProcessError(f"the program closed the pipe to {self._name}")
             chunk = os.read(descriptor, 1 << 16)
             if not chunk:
-                self._poll.unregister(descriptor)
                 self._open.discard(descriptor)
             elif descriptor == self._stdout:
                 output = chunk
@@ -172,6 +168,15 @@ class Child:
                 if len(chunk) > _STDERR:  # a tool that floods has to wait
                     time.sleep(_PAUSE)
         return output
+
+    def _ready(self, seconds: float) -> list[int]:
+        """Wait up to some seconds for output and return the descriptors that have some or are at their end."""
+        if not hasattr(select, "poll"):  # eventlet removes it; its select() accepts all descriptors
+            return select.select([*self._open], (), (), seconds)[0]
+        poll = select.poll()
+        for descriptor in self._open:
+            poll.register(descriptor, select.POLLIN)
+        return [descriptor for descriptor, _ in poll.poll(1000 * seconds)]
 
     def kill(self) -> bool:
         """Kill the tool with its process group and reap it. Returns False if it does not exit in time."""
