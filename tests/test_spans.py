@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
-from tests.children import PATIENCE, run
+from tests.children import PATIENCE, command, run
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed, moving
 from tests.waiting import wait_for
@@ -331,6 +331,12 @@ def test_provider_set_by_a_function_that_was_imported_before_is_noticed(
             return HardwareInstrumentor()._spans._provider is tracing.provider
 
         wait_for(is_measured, PATIENCE, "processor")
+
+
+@pytest.mark.parametrize(("way", "expected"), [("threads", "1 0\n"), ("close", "0 0\n")])
+def test_provider_that_several_threads_notice_gets_one_processor(way: str, expected: str) -> None:
+    outcome = run(command("late_tracer_provider", way))
+    assert (outcome.stdout, outcome.stderr) == (expected, "")
 
 
 def test_uninstrument_stops_and_instrument_continues_with_the_same_processor(

@@ -50,14 +50,16 @@ class GlobalTracerProvider:
         provider: Any = trace.get_tracer_provider()
         if self._session is None or not hasattr(provider, "add_span_processor"):
             return
-        resource = getattr(provider, "resource", None)
-        if provider is self._provider and resource is self._resource:
-            return
-        from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor  # it imports the SDK
+        # It imports the SDK. Meanwhile other threads come here, or the session is closed, so all else comes after it.
+        from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
 
+        session, resource = self._session, getattr(provider, "resource", None)
+        if session is None or (provider is self._provider and resource is self._resource):
+            return
         self._provider, self._resource = provider, resource
         if self._processor is None:
-            self._processor = HardwareSpanProcessor(self._session)
+            self._processor = HardwareSpanProcessor(session)
+            self._processor.session = self._session
         provider.add_span_processor(self._processor)
 
     def close(self) -> None:
