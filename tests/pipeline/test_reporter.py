@@ -157,6 +157,20 @@ def test_lock_is_in_the_runtime_directory_or_in_a_folder_of_ours(folders: list[P
     assert [path.name for path in public.iterdir()] == ["otel-hardware.lock"]
 
 
+def test_lock_is_not_the_stdin_of_a_program_that_has_closed_it(tmp_path: Path) -> None:
+    program = (
+        "import os\n"
+        f"from {module.__name__} import Reporter\n"
+        "os.close(0)\n"
+        "reporter = Reporter(os.environ)\n"
+        "assert reporter.update()\n"
+        "os.fstat(0)\n"
+    )
+    outcome = run([sys.executable, "-c", program], {"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert outcome.stderr.endswith("OSError: [Errno 9] Bad file descriptor\n")
+    assert (tmp_path / "otel-hardware.lock").exists()
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "owner", "linked folder", "folder of another"])
 def test_hostile_file_is_not_used_and_named_once(
     folders: list[Path], kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture

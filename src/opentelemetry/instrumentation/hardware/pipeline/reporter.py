@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system.job import read_job
 
@@ -244,7 +245,7 @@ class _LockFile:
         _check(os.lstat(folder) if create else os.stat(folder), stat.S_ISDIR, user, folder)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            self._descriptor = os.open(self._path, flags, 0o600)
+            self._descriptor = above_standard_streams(os.open(self._path, flags, 0o600))
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a pipe
                 raise _HostileError(f"{self._path} is no regular file") from None
