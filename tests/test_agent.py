@@ -127,6 +127,15 @@ def test_agent_that_was_killed_is_started_again_and_then_the_application_reports
     assert warnings == ["WARNING The agent has ended 3 times (killed by SIGKILL); this process reports instead"]
 
 
+def test_agent_whose_pipes_the_program_closed_is_replaced(sink: Sink) -> None:
+    with application(sink) as app:
+        first = app.agent()
+        app.ask("close")
+        wait_for(lambda: app.agents() not in ([], [first]), PATIENCE, "another agent")
+        assert first not in app.agents()
+        assert app.ask("uninstrument")["children"] == []
+
+
 def test_driver_that_crashes_costs_the_application_nothing(sink: Sink, tmp_path: Path) -> None:
     need(fake_nvml)
     driver = FakeNvml(tmp_path, {**h100(0), "UtilizationRates": CRASH})

@@ -3,7 +3,7 @@
 Usage: agent_application.py SETTING=VALUE...; APPLICATION_RESOURCE is the resource of its MeterProvider as JSON.
 
 Executes one command per line of its standard input, prints one line of JSON for each, and exits at its end:
-state (the PID of the agent, our threads and the CPU time of the program), fork, uninstrument.
+state (the PID of the agent, our threads and the CPU time of the program), fork, uninstrument, close (all descriptors).
 """
 
 from __future__ import annotations
@@ -57,4 +57,6 @@ for line in sys.stdin:
     else:
         if command == "uninstrument":
             HardwareInstrumentor().uninstrument()
+        if command == "close":
+            os.closerange(3, 1000)
         report()

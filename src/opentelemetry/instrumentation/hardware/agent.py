@@ -163,15 +163,17 @@ class Agent:
         child = self._child = Child("the agent", line, environ, stdin=self._ledgers)
         last = ""
         deadline = None
-        while child.read_chunk(1.0) is not None:
+        try:
+            while child.read_chunk(1.0) is not None:
+                last = self._log(child) or last
+                self._check()
+                if self._stopping.is_set():
+                    deadline = deadline or time.monotonic() + _STOP
+                    if time.monotonic() > deadline:
+                        break
             last = self._log(child) or last
-            self._check()
-            if self._stopping.is_set():
-                deadline = deadline or time.monotonic() + _STOP
-                if time.monotonic() > deadline:
-                    break
-        last = self._log(child) or last
-        child.kill()
+        finally:  # the next agent, or this process, must not report beside it
+            child.kill()
         code = child.code or 0
         if code < 0:
             return f"killed by {signal.Signals(-code).name}", -code in _CRASHES
