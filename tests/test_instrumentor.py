@@ -699,8 +699,13 @@ def test_machine_without_proc_and_sys_keeps_application_metrics() -> None:
     assert "Traceback" not in outcome.stderr
 
 
+@pytest.mark.parametrize("mode", ["process", "agent"])
 def test_thread_start_failure_is_logged_and_leaves_nothing(
-    instrumentor: HardwareInstrumentor, before: Left, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    instrumentor: HardwareInstrumentor,
+    before: Left,
+    mode: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -708,7 +713,7 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
     provider = MeterProvider(shutdown_on_exit=False)
     with monkeypatch.context() as limited:
         limited.setattr(threading.Thread, "start", refuse)
-        instrumentor.instrument(meter_provider=provider)
+        instrumentor.instrument(meter_provider=provider, mode=mode)
     assert "can't start new thread" in caplog.text
     assert "Traceback" not in caplog.text, "one sentence"
     assert left() == before

@@ -108,7 +108,7 @@ class Agent:
         if child is not None and child.code is None:
             with suppress(ProcessLookupError):
                 os.kill(child.pid, signal.SIGTERM)
-        if self._thread is not threading.current_thread():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_STOP + 1.0)
         self._close_ledgers()
 
