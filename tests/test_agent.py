@@ -205,6 +205,31 @@ def test_setting_without_text_form_is_named_and_the_application_reports(sink: Si
     assert "secret" not in answer.stderr
 
 
+def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: Sink) -> None:
+    program = (
+        "import logging, threading; logging.basicConfig(level=logging.ERROR)\n"
+        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent\n"
+        "from tests.programs import traces\n"
+        "agent._PAUSES = (0.01, 0.02)\n"
+        "start = threading.Thread.start\n"
+        "def limited(thread):\n"
+        "    if thread.name == 'otel-hardware-process':\n"
+        '        raise RuntimeError("can\'t start new thread")\n'
+        "    start(thread)\n"
+        "threading.Thread.start = limited\n"
+        "instrumentor = HardwareInstrumentor()\n"
+        "instrumentor.instrument(mode='agent', openmetrics={'a': {'url': 'http://127.0.0.1:1'}})\n"
+        "traces.until(lambda: not instrumentor.is_instrumented_by_opentelemetry, 'failure')\n"
+        "traces.until(lambda: not traces.threads(), 'end')\n"
+    )
+    answer = run([sys.executable, "-c", program], sink.environment())
+    text = "Hardware telemetry could not start: can't start new thread; the program continues without it\n"
+    assert (answer.returncode, answer.stderr.partition(":")[2]) == (
+        0,
+        f"opentelemetry.instrumentation.hardware.instrumentor:{text}",
+    )
+
+
 def test_program_with_a_prometheus_exporter_reports_without_an_agent() -> None:
     program = (
         "import logging; logging.basicConfig()\n"

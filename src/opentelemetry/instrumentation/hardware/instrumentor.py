@@ -137,11 +137,15 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     return
             self._start(provider, session or self._new_session(provider, config))
         except Exception as error:
-            is_limit = isinstance(error, (OSError, MemoryError)) or "can't start new thread" in str(error)
-            text = "Hardware telemetry could not start: %s; the program continues without it"
-            _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
-            with suppress(Exception):
-                self._uninstrument()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """Log why it could not start, and leave nothing behind."""
+        is_limit = isinstance(error, (OSError, MemoryError)) or "can't start new thread" in str(error)
+        text = "Hardware telemetry could not start: %s; the program continues without it"
+        _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
+        with suppress(Exception):
+            self._uninstrument()
 
     def _defer(self, start: Callable[[], None]) -> None:
         """Start after the fork, in each worker of uWSGI."""
@@ -180,7 +184,11 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             with self._lock:
                 if self._agent is agent:
                     self._agent = None
-                    self._start(provider, self._new_session(provider, config))
+                    try:
+                        self._start(provider, self._new_session(provider, config))
+                    except Exception as error:
+                        self._fail(error)
+                        self._is_instrumented_by_opentelemetry = False  # allow another attempt
 
         ledgers = self._share_ledgers(config) if config.spans != "off" else None
         resource = partial(_resource_attributes, provider)
