@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.children import descriptors
 from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware import Config, agent
@@ -37,6 +38,14 @@ def agent_reads(descriptor: int, *points: Point) -> None:
     for _ in range(3):
         ledger.add(points)
         clock.now += 0.1
+
+
+def test_maps_keep_no_descriptor_that_the_program_could_close(descriptor: int) -> None:
+    from opentelemetry.instrumentation.hardware.pipeline.shared_ledgers import AgentLedgers
+
+    application = AgentLedgers(descriptor, Config.read({}))
+    assert [name for name, target in descriptors().items() if "otel-hardware" in target] == [str(descriptor)]
+    assert not application.ledgers
 
 
 def test_rows_of_the_next_agent_take_the_place_of_those_of_the_last(descriptor: int) -> None:

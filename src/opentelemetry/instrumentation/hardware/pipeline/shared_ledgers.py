@@ -8,6 +8,7 @@ filled the other one, it increases the number of the ledger.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
@@ -25,6 +26,9 @@ from opentelemetry.instrumentation.hardware.settings import Config
 
 _MOST: Final = 16
 """Ledgers that the memory has room for. Most sources have nothing for spans, and need none."""
+
+_MAP_FIXED: Final = 0x10
+"""Of mmap(2)."""
 
 _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
@@ -53,8 +57,23 @@ def create() -> int:
 
 
 def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryview[float]:
+    """Map a part of the file, over a map without a file.
+
+    A map of a file keeps a duplicate of its descriptor, before Python 3.13. If the program closed that, the end of the
+    map would close the file that has got its number.
+    """
+    if os.fstat(descriptor).st_size < offset + length:
+        raise ValueError("the file is too short")
+    memory = mmap.mmap(-1, length)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-    return memoryview(mmap.mmap(descriptor, length, mmap.MAP_SHARED, protection, offset=offset)).cast("d")
+    replace = ctypes.CDLL(None, use_errno=True).mmap
+    replace.restype = ctypes.c_void_p
+    replace.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * (ctypes.c_int,), ctypes.c_long)
+    if replace(address, length, protection, mmap.MAP_SHARED | _MAP_FIXED, descriptor, offset) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    numbers = memoryview(memory).cast("d")
+    return numbers if writable else numbers.toreadonly()
 
 
 def _rows(memory: memoryview[float], ledger: int, number: int) -> memoryview[float]:
