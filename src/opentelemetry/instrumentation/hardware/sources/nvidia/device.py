@@ -127,14 +127,18 @@ class Gpu(NvmlDevice):
     # -- the calls
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """Return the calls of each reading, and of each slow reading. The host replaces some for an integrated GPU."""
+        """Return the calls of each reading, and of each slow reading.
+
+        For an integrated GPU, the host replaces some, and those for a PCIe link are left out.
+        """
         often, slow = self._nvml_calls()
         if self.facts[c.GPU_TYPE] != "integrated":
             return often, slow
         files = self._host.jetson.paths()
-        given = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL)}
+        left_out = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL, *f.PCIE_LINK)}
+        self.unsupported |= f.NO_PCIE_LINK
         often, slow = (
-            [call for call in calls if not call.fields or {field.series for field in call.fields} - given]
+            [call for call in calls if not call.fields or {field.series for field in call.fields} - left_out]
             for calls in (often, slow)
         )
         if files:

@@ -24,6 +24,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     utilization,
     voltage,
 )
+from opentelemetry.instrumentation.hardware.model import Series
 
 ALL_LINKS: Final = 0xFFFFFFFF
 """The scope of an NVLink field that stands for the sum over all links."""
@@ -49,6 +50,11 @@ PCIE_MAX: Final = {
     "MaxPcieLinkGeneration": Field(c.HW_GPU_PCIE_GENERATION_LIMIT, least=1, most=99),
     "MaxPcieLinkWidth": Field(c.HW_GPU_PCIE_WIDTH_LIMIT, unit="x", least=1, most=99),
 }
+PCIE_LINK: Final = (*PCIE_NOW.values(), *PCIE_MAX.values())
+NO_PCIE_LINK: Final[dict[Series | str, str]] = {
+    field.series: "an integrated GPU has no PCIe link" for field in PCIE_LINK
+}
+"""NVML reports one lane of generation 1 for GB10, though: https://github.com/Syllo/nvtop/pull/499."""
 BAR1_USED: Final = Field(c.HW_GPU_BAR1_USAGE)
 BAR1_TOTAL: Final = Field(c.HW_GPU_BAR1_LIMIT)
 PERFORMANCE_STATE: Final = Field(c.HW_GPU_PERFORMANCE_STATE)

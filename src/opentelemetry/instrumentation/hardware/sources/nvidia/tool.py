@@ -253,6 +253,9 @@ class SmiGpu(SmiDevice):
                 reasons[field] = int(text == "Active")
         for field in [field for field in found if field.series in _REASONS - self.counters]:
             del found[field]  # a counter that was missing at first
+        if self.facts[c.GPU_TYPE] == "integrated":
+            found = {field: value for field, value in found.items() if field not in f.PCIE_LINK}
+            self.unsupported |= f.NO_PCIE_LINK
         fan = found.pop(f.FAN_RATIO, None)
         yield from self.points({**self._of_the_host(), **reasons, **found})
         if fan is not None:
