@@ -140,6 +140,12 @@ def test_replaced_threads_read_and_end_silently(way: str) -> None:
     assert (outcome.returncode, outcome.stdout, lines) == (0, "5 [] read\n", [])
 
 
+@pytest.mark.parametrize("way", ["constructed", "instrumenting"])
+def test_child_forked_before_the_start_has_one_session(way: str) -> None:
+    outcome = children.run(children.command("early_fork", way), {"PYTHONWARNINGS": "ignore"})
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "True\n", "")
+
+
 def test_reading_threads_import_no_module() -> None:
     """A child forked while a thread imports a module hangs when it imports the same module."""
     outcome = children.run(children.command("imports"))

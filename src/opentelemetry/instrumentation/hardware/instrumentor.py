@@ -92,6 +92,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         provider = kwargs.get("meter_provider")
         if self._has_fork_hook and self._pid != os.getpid():
             self._forked_in_c(provider)
+        self._register_fork_hook()  # before the lock, which the child could not get
         with self._lock:
             try:
                 session = self._session
@@ -126,7 +127,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             kwargs.pop("logger_provider", None)
             session = kwargs.pop("session", None)
             config = Config.read(kwargs) if session is None else session.config
-            self._register_fork_hook()
             if session is None:
                 self._reporter = Reporter(os.environ, config.reporter or "auto")
                 self._reporter.join()
@@ -213,6 +213,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _register_fork_hook(self) -> None:
         if not self._has_fork_hook and hasattr(os, "register_at_fork"):  # it cannot be unregistered
+            self._pid = os.getpid()
             os.register_at_fork(after_in_child=self._forked)
             self._has_fork_hook = True
 
