@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate, pairwise
@@ -458,6 +459,13 @@ def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCap
     assert "OSError: device lost" in warnings(caplog)[0]
     assert infos(caplog) == ["Source player has recovered"]
     assert one(stage.collect(), ENERGY) == pytest.approx(60.0, abs=2.0), "the counter does not continue"
+
+
+def test_driver_that_calls_exit_fails_only_its_source() -> None:
+    stage = Stage()
+    stage.player.read = lambda now: sys.exit(3)
+    stage.runner.read()
+    assert stage.runner.health(stage.clock()) == Problem("player", "SystemExit: 3")
 
 
 def test_backoff_restarts_after_recovery() -> None:

@@ -196,7 +196,7 @@ class SourceRunner:
             self._fail(error.reason)
         except DriverError as error:
             self._fail(str(error))
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # SystemExit would end the thread without a message
             self._fail(f"{type(error).__name__}: {error}")
         finally:
             self.busy_since = None
