@@ -69,7 +69,7 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
         begin: Seconds since the epoch.
         end: Seconds since the epoch.
     """
-    energy = busy = throttled = cpu_energy = cpu_time = tree_memory = resolution = 0.0
+    energy = busy = throttled = cpu_energy = resolution = 0.0
     memory = -inf
     gpus = packages = 0
     process: tuple[Rows, tuple[Place, Place, float]] | None = None
@@ -96,30 +96,30 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
             cpu_energy += rows.increase(CPU_ENERGY, first, last)
         if rows.has_process:
             process = rows, places
-    found: dict[str, float] = {}
+    found = {}
     if gpus:
         utilization = busy / (end - begin) / gpus
-        found = {
-            _ENERGY: energy,
-            _GPU_TIME: busy,
-            _GPU_UTILIZATION: 1.0 if utilization > 1.0 else utilization,
-            _GPU_MEMORY_PEAK: int(memory) if memory == memory else memory,  # noqa: PLR0124 - not NaN
-            _GPU_THROTTLE_TIME: throttled,
-        }
+        found[_ENERGY] = energy
+        found[_GPU_TIME] = busy
+        found[_GPU_UTILIZATION] = 1.0 if utilization > 1.0 else utilization
+        found[_GPU_MEMORY_PEAK] = _whole(memory)
+        found[_GPU_THROTTLE_TIME] = throttled
     elif process is not None:
         rows, (first, last, _) = process
-        cpu_time, tree_memory = rows.increase(CPU_TIME, first, last), rows.peak(TREE_MEMORY, first, last)
-        found = {
-            _TREE_CPU_TIME: cpu_time,
-            _TREE_MEMORY_PEAK: int(tree_memory) if tree_memory == tree_memory else tree_memory,  # noqa: PLR0124
-        }
+        found[_TREE_CPU_TIME] = rows.increase(CPU_TIME, first, last)
+        found[_TREE_MEMORY_PEAK] = _whole(rows.peak(TREE_MEMORY, first, last))
     if packages:
         found[_CPU_ENERGY] = cpu_energy
     if found:
         found[_RESOLUTION] = resolution
-    if isnan(energy + busy + throttled + memory + cpu_energy + cpu_time + tree_memory):
+    if isnan(sum(found.values())):
         found = {name: value for name, value in found.items() if not isnan(value)}
     return found
+
+
+def _whole(size: float) -> float:
+    """Return a number of bytes as an integer; NaN stays NaN."""
+    return int(size) if size == size else size  # noqa: PLR0124 - false for NaN
 
 
 class Measurements(Protocol):
