@@ -868,15 +868,18 @@ def test_only_source_with_failing_instances_or_interval_is_left_out(
 def test_meter_providers_that_come_and_go_are_dropped(
     instrumentor: HardwareInstrumentor, application: Application
 ) -> None:
+    def kept() -> int:
+        gc.collect()
+        return len(instrumentor._instruments)
+
     instrumentor.instrument(meter_provider=application.provider, sources=["process"])
     for _ in range(5):
         provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
         instrumentor.instrument(meter_provider=provider)
         provider.shutdown()
         del provider
-        gc.collect()
+        wait_for(lambda: kept() <= 2, 30, "end of the provider, which a thread of ours may be using")
     assert len(instrumentor._attached) <= 2
-    assert len(instrumentor._instruments) <= 2
 
 
 def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:
