@@ -18,12 +18,12 @@ ALONE = pytest.StashKey[list[str]]()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """Two workers per core: about half of the suite's time is waiting for children."""
+    """Five workers for two cores: about half of the suite's time is waiting for children."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # pytest-xdist reads it
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(4, min(2 * cores, 16))
+    return max(5, min(5 * cores // 2, 16))
 
 
 @pytest.hookimpl(trylast=True)
