@@ -10,11 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from tests.children import descriptors
 from tests.programs import traces
 from tests.waiting import wait_for
 
 pytest_plugins = ["tests.parallel"]
+
+settings.register_profile("suite", max_examples=50)  # the gate runs the suite three times; tests/fuzz has a fuzzer
+settings.load_profile("suite")
 
 PORTABLE = (
     "sources/test_captures.py",

@@ -304,7 +304,7 @@ def test_program_runs_on_while_opening_a_proc_file_hangs(tmp_path: Path) -> None
 
 def test_readings_are_fresh_beside_four_busy_threads() -> None:
     """Collections wait for the busy threads as well, so their number does not depend on the machine."""
-    readings = 8
+    readings = 4
     outcome = children.run(children.command("busy", 0.5, readings))
     assert outcome.returncode == 0, outcome.stderr
     collections = json.loads(outcome.stdout)

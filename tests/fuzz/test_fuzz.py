@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.fuzz.targets import CORPUS, TARGETS
 from tests.stage import PATIENT
@@ -38,7 +38,7 @@ def test_valid_input_is_valid(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # by re.compile()
 @pytest.mark.parametrize("name", TARGETS)
-@settings(PATIENT, max_examples=50)
+@PATIENT
 @given(data=st.data())
 def test_mutated_input_is_valid_or_refused(name: str, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(seeds(name)))

@@ -80,7 +80,7 @@ ZERO_IS_DERIVED = ("hw.status", "hw.gpu.time", "hw.gpu.throttle.time", "hw.error
 
 
 @given(broken())
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_random_sysfs_files_raise_nothing_and_give_plausible_values(files: Files) -> None:
     try:
         found = read(files)

@@ -249,7 +249,7 @@ def test_table_of_unknown_revision_or_size_is_refused(table: bytes, reason: str)
 
 
 @given(st.sampled_from(sorted([*LAYOUTS, (1, 9)])), st.binary(max_size=3400), st.integers(0, 1))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_table_of_random_bytes_has_only_finite_values(which: tuple[int, int], rest: bytes, cut: int) -> None:
     size = LAYOUTS[which].sizes[0] if which in LAYOUTS else len(rest) + 4
     table = struct.pack("<HBB", size, *which) + (rest * (size // max(1, len(rest)) + 1))[: size - 4 - cut]

@@ -103,7 +103,7 @@ def test_unused_card_has_no_process_memory() -> None:
     ),
     ERRORS | st.none(),
 )
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_random_fdinfo_raises_nothing(fields: dict[str, str], error: OSError | None) -> None:
     gpu = Gpu()
     text = "".join(f"{name}:\t{value}\n" for name, value in fields.items())

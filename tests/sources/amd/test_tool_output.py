@@ -25,7 +25,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     rocm_smi_gpus,
 )
 
-RANDOM = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+RANDOM = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def plausible(gpu: GpuOutput) -> dict[Series, float]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sources.nvidia_gpus import START, SimulatedGpus, simulated_gpus
 from tests.stage import PATIENT, infos, warnings
@@ -480,7 +480,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("machines")
 
 
-@settings(PATIENT, max_examples=40)
+@PATIENT
 @given(
     answers=st.dictionaries(st.sampled_from(KEYS), WORDS, max_size=12),
     later=st.dictionaries(st.sampled_from(KEYS), WORDS),
