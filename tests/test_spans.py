@@ -126,13 +126,23 @@ def ledgers() -> list[Ledger]:
 
 
 def wait_for_readings(seconds: float, used: int = 1) -> tuple[float, float]:
-    """Wait until the ledger covers so many seconds in which devices are used. Returns such an interval."""
+    """Wait until the ledger covers so many seconds in which devices are used. Returns such an interval.
+
+    On a busy machine, readings may be too far apart at first.
+    """
     wait_for(lambda: any(len(each.used) == used for each in ledgers()), PATIENCE, "device that is used")
     (ledger,) = [each for each in ledgers() if each.used]
-    begin = time.time()
-    for instant in (begin, begin + seconds + 0.2):
-        wait_for(lambda: _is_between_readings(ledger, instant), PATIENCE, "reading")  # noqa: B023
-    return begin + 0.1, begin + 0.1 + seconds
+    found: list[float] = []
+
+    def is_covered() -> bool:
+        begin = time.time()
+        for instant in (begin, begin + seconds + 0.2):
+            wait_for(lambda: _is_between_readings(ledger, instant), PATIENCE, "reading")  # noqa: B023
+        found[:] = begin + 0.1, begin + 0.1 + seconds
+        return ledger.rows is not None and ledger.rows.places(*found) is not None
+
+    wait_for(is_covered, PATIENCE, "readings that are close enough")
+    return found[0], found[1]
 
 
 def _is_between_readings(ledger: Ledger, instant: float) -> bool:
