@@ -294,9 +294,9 @@ def newest() -> None:
 
 
 def suite(name: str, python: Path, *requirements: str) -> None:
-    """Run the suite on the installed wheel."""
+    """Run the suite on the installed wheel, without the tests of the benchmarks, which the step `test` runs."""
     programs = install(name, python, f"{wheel()}[test]", *requirements)
-    run(programs / "python", "-m", "pytest", "-q")
+    run(programs / "python", "-m", "pytest", "-q", "--ignore=tests/benchmarks")
 
 
 STEPS: dict[str, Callable[[], None]] = {
