@@ -128,11 +128,10 @@ class Stage:
         self.start = self.clock.now
         self.schedule = CollectionSchedule(self.clock.now, expected)
         self.counters = CounterStore()
+        self.cpu_clock = Clock()
         self.players = {name: Player(self.clock) for name in names}
-        self.runners = {
-            name: SourceRunner(player.make, name, interval, self.schedule, self.counters, from_start, self.clock)
-            for name, player in self.players.items()
-        }
+        common = interval, self.schedule, self.counters, from_start, self.clock, None, self.cpu_clock
+        self.runners = {name: SourceRunner(player.make, name, *common) for name, player in self.players.items()}
         runners = list(self.runners.values())
         self.collector = self.another(Config())
         groups = {"shared": runners} if together else {name: [runner] for name, runner in self.runners.items()}

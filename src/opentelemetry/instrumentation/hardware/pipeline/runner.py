@@ -75,6 +75,7 @@ class SourceRunner:
         from_start: Counters count from their first reading.
         clock: Monotonic seconds.
         demand: Whether spans are recorded; None if no ledger is kept for them.
+        cpu_clock: CPU seconds of the thread that reads.
 
     Attributes:
         ledger: What it measured, for spans.
@@ -98,6 +99,7 @@ class SourceRunner:
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
         demand: Demand | None = None,
+        cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.name = name
         self.ledger = None if demand is None else demand.ledger(clock)
@@ -115,6 +117,7 @@ class SourceRunner:
         self._interval = interval
         self._schedule = schedule
         self._clock = clock
+        self._cpu_clock = cpu_clock
         self._was_open = False
         self.is_outdated = False
         self._hangs = False
@@ -181,7 +184,7 @@ class SourceRunner:
                 anyway.
         """
         self.busy_since = self._clock()
-        cpu_time = time.thread_time()
+        cpu_time = self._cpu_clock()
         try:
             if not (slow or early is None or self._is_sample_due(self.busy_since, early)):
                 self._add_to_ledger(quickly=True)
@@ -189,7 +192,7 @@ class SourceRunner:
             if self.is_outdated:
                 self._close_source()
             if self.source is None and self._open():
-                cpu_time = time.thread_time()  # opening may import modules, which happens once
+                cpu_time = self._cpu_clock()  # opening may import modules, which happens once
             if self.source is not None:
                 self._read(slow)
         except Unavailable as error:
@@ -200,7 +203,7 @@ class SourceRunner:
             self._fail(f"{type(error).__name__}: {error}")
         finally:
             self.busy_since = None
-            cpu_time = time.thread_time() - cpu_time
+            cpu_time = self._cpu_clock() - cpu_time
             if cpu_time > _LONGEST or min(cpu_time, self._last_cpu_time) > _LONG:
                 self._rests_until = self._clock() + _REST * cpu_time
             self._last_cpu_time = cpu_time
