@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,9 @@ from tests.tools.daemon import free_addresses
 from tests.waiting import wait_for
 
 PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
+REQUESTS = 5
+"""More than one worker has threads for."""
+
 STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
 APP = str(children.PROGRAMS / "uwsgi_app.py")
 INTERVAL = 3600
@@ -62,10 +66,15 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
     def have_exported() -> bool:
         return len(hooked) == count and all(exported(pid) >= 2 for pid in hooked) and bool(hosts())
 
-    def ask() -> bool:
+    def request(number: int) -> None:
         with suppress(OSError):
             answer = urllib.request.urlopen(f"http://{address}/", timeout=20).read().split()
             hooked[int(answer[0])] = int(answer[1])
+
+    def ask() -> bool:
+        """Send requests at once: of those one after the other, the same worker may take all."""
+        with ThreadPoolExecutor(REQUESTS) as threads:
+            list(threads.map(request, range(REQUESTS)))
         return have_exported() or ("UWSGI_INTERVAL" in extra and len(hooked) == count)
 
     line = [PROGRAM, f"--http-socket={address}", f"--wsgi-file={APP}", *options]
@@ -73,7 +82,7 @@ def serve(sink: Sink, options: list[str], extra: dict[str, str]) -> None:
     environment["OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL"] = "0.25"
     line += ["--need-app", "--disable-logging", "--logto=/dev/null"]
     with children.started(line, environment):
-        wait_for(ask, children.PATIENCE, f"answer of {count} workers; there were {hooked}")
+        wait_for(ask, children.PATIENCE, f"answer of {count} workers")
         wait_for(have_exported, children.PATIENCE, "two exports of each worker, and of the host")
     assert len(hosts()) == 1
     runs = 1 if "UWSGI_HOOK" in extra else 0
