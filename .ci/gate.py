@@ -293,10 +293,14 @@ def newest() -> None:
     suite("newest", pythons()[-1])
 
 
+ONCE = ("tests/benchmarks", "tests/test_documentation.py", "tests/test_span_examples.py")
+"""Tests of what is no part of the wheel. Only the step `test` runs them."""
+
+
 def suite(name: str, python: Path, *requirements: str) -> None:
-    """Run the suite on the installed wheel, without the tests of the benchmarks, which the step `test` runs."""
+    """Run the suite on the installed wheel."""
     programs = install(name, python, f"{wheel()}[test]", *requirements)
-    run(programs / "python", "-m", "pytest", "-q", "--ignore=tests/benchmarks")
+    run(programs / "python", "-m", "pytest", "-q", *(f"--ignore={path}" for path in ONCE))
 
 
 STEPS: dict[str, Callable[[], None]] = {
