@@ -22,7 +22,7 @@ from tests.waiting import wait_for
 
 PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
 REQUESTS = 5
-"""More than one worker has threads for."""
+"""Sent at once: more than one worker can take, with two threads."""
 
 STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
 APP = str(children.PROGRAMS / "uwsgi_app.py")
