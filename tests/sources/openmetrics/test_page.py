@@ -160,8 +160,10 @@ def test_histogram_lines_are_filtered_before_parsing() -> None:
 
 
 def test_page_beyond_the_line_limit_is_truncated() -> None:
-    parsed = parse("".join(f'a{{n="{number}"}} 1\n' for number in range(10_100)))
-    assert (len(parsed.samples), parsed.beyond) == (10_000, 100)
+    page = "".join(f'# HELP a\na{{n="{number}"}} 1\n\n' for number in range(5_100))
+    for words in (None, ["a"]):
+        parsed = parse(page, words=words)
+        assert (len(parsed.samples), parsed.beyond) == (5_000, 100)
     parsed = parse('a{n="' + "x" * 20_000 + '"} 1\nb 1\n')
     assert (names(parsed), parsed.beyond) == (["b"], 1)
 

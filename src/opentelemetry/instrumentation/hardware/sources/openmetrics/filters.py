@@ -28,9 +28,13 @@ class Filters:
     Args:
         endpoint: The name of the endpoint.
         words: The filters; None to match everything.
+
+    Attributes:
+        match_all: Whether everything matches.
     """
 
     def __init__(self, endpoint: str, words: Words | None) -> None:
+        self.match_all = not words
         pairs = words if isinstance(words, dict) else {word: {} for word in words or [""]}
         self._filters = [
             (re.compile(name), tuple(_label(label, value) for label, value in labels.items()))

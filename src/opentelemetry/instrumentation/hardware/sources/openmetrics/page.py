@@ -25,8 +25,8 @@ ACCEPT: Final = (
 _META = re.compile(r'#[ \t]+(HELP|TYPE|UNIT)[ \t]+("(?:[^"\\]|\\.)*"|\S+)[ \t]*(.*)')
 _NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]*)|\{\s*"((?:[^"\\]|\\.)*)")')
 
-_MAX_LINES: Final = 10_000
-"""Maximum number of lines of a page that are parsed."""
+_MAX_LINES: Final = 5_000
+"""Maximum number of lines of a page that are parsed: several times as many as there may be series."""
 
 _MAX_LENGTH: Final = 1 << 14
 """Maximum characters of a line."""
@@ -94,6 +94,12 @@ class _Block:
         self.lines: list[str] = []
         self.wanted = False
 
+    def add_meta(self, line: str, meta: re.Match[str]) -> None:
+        """Add a HELP, TYPE or UNIT line."""
+        self.head.append(line)
+        if meta[1] == "TYPE":
+            self.type = meta[3].strip()
+
     def each(self) -> Iterator[str]:
         """Yield the lines with their ends."""
         return (f"{line}\n" for line in chain(self.head, self.lines))
@@ -107,13 +113,19 @@ def paced(each: Iterable[T], count: int = _LINES_PER_PAUSE) -> Iterator[T]:
             time.sleep(_PAUSE)
 
 
-def _lines(text: str) -> Iterator[str]:
-    """Yield the lines one by one; to split a long text at once takes milliseconds."""
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines one by one, with their offsets; to split a long text at once takes milliseconds."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
-        yield text[start:end]
+        yield start, text[start:end]
         start = end + 1
-    yield text[start:]
+    yield start, text[start:]
+
+
+def _samples_from(text: str, start: int) -> int:
+    """Return the number of samples from the line that begins at an offset."""
+    before = start - 1  # the line feed
+    return text.count("\n", start) - text.count("\n#", before) - text.count("\n\n", before)
 
 
 class Parser:
@@ -160,7 +172,7 @@ class Parser:
         """Yield the metric families, without the lines that cannot match a filter."""
         matching, may_match = self._filters.matching, self._filters.may_match
         block, left = _Block(), _MAX_LINES
-        for line in paced(_lines(text), 2 * _LINES_PER_PAUSE):
+        for start, line in paced(_lines(text), 2 * _LINES_PER_PAUSE):
             if line[:1] == "#":
                 meta = _META.match(line)
                 if meta is not None:
@@ -168,9 +180,7 @@ class Parser:
                     if name != block.name:
                         yield block
                         block = _Block(name)
-                    block.head.append(line)
-                    if meta[1] == "TYPE":
-                        block.type = meta[3].strip()
+                    block.add_meta(line, meta)
                 continue
             match = _NAME.match(line)
             if match is None:
@@ -184,6 +194,9 @@ class Parser:
                 continue
             if in_whole_family and not strict and name.endswith("_bucket"):
                 continue
+            if left <= 0 and self._filters.match_all:
+                page.beyond += _samples_from(text, start)
+                break
             if left <= 0 or len(line) > _MAX_LENGTH:
                 page.beyond += 1
                 continue
