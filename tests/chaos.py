@@ -26,7 +26,8 @@ from tests.programs.journal import Arrived, Export, exports, repeated
 from tests.tools.collector import Collector
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, Reporter
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 HOST, RSS = "system.cpu.time", "process.memory.usage"
 ACTIONS = ("spawn", "fork", "fork", "kill", "kill", "stop", "proceed")

@@ -21,7 +21,7 @@ from tests.tools.nvml import CRASH, FakeNvml, h100
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import agent
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
 

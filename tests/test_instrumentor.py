@@ -34,12 +34,12 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Rate, Series, Unavailable
-from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 from opentelemetry.instrumentation.hardware.version import __version__
 
 
@@ -111,7 +111,7 @@ def test_uninstrument_leaves_no_thread_descriptor_child_or_variable(
         assert application.points()
         assert len(traces.threads()) >= 2
         wait_for(lambda: traces.descriptors() == before[1], 10, "files that are open during a reading only")
-        assert identity.JOB in os.environ
+        assert JOB in os.environ
         instrumentor.uninstrument()
 
     cycle()  # the first one also opens what the process keeps, such as libraries
@@ -120,7 +120,7 @@ def test_uninstrument_leaves_no_thread_descriptor_child_or_variable(
     assert left() == before
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert psutil.Process().children() == []
-    assert identity.JOB not in os.environ
+    assert JOB not in os.environ
 
 
 @pytest.mark.parametrize("error", [Unavailable("there is no such device"), OSError("it failed")], ids=["absent", "ill"])
@@ -238,7 +238,7 @@ def test_host_is_reported_unless_a_setting_forbids_it(
     instrumentor.instrument(meter_provider=application.provider, **settings)
     assert ("system.cpu.time" in application.names()) is bool(reports)
     assert ("otel-hardware-reporter" in traces.threads()) is bool(reports), "nothing to decide"
-    assert identity.JOB in os.environ, "child processes are of the same job"
+    assert JOB in os.environ, "child processes are of the same job"
 
 
 @pytest.mark.parametrize("kind", ["no reader", "no provider", "disabled"])
@@ -487,7 +487,7 @@ def test_failing_discovery_logs_error_and_can_be_repeated(
         instrumentor.instrument(meter_provider=application.provider)
     assert "the program continues" in caplog.text
     assert application.points() == []
-    assert identity.JOB not in os.environ, "child processes would not report the host"
+    assert JOB not in os.environ, "child processes would not report the host"
     instrumentor.uninstrument()
     instrumentor.instrument(meter_provider=application.provider)
     assert application.points()
@@ -717,7 +717,7 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
     assert "can't start new thread" in caplog.text
     assert "Traceback" not in caplog.text, "one sentence"
     assert left() == before
-    assert identity.JOB not in os.environ, "child processes would not report the host"
+    assert JOB not in os.environ, "child processes would not report the host"
 
 
 def test_host_that_cannot_have_a_thread_is_logged(

@@ -26,7 +26,7 @@ from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.model import Scope
-from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 HOST = {row.name for row in CATALOG if row.scope is Scope.HOST} - {
     "otel_hardware.cpu.time",
@@ -219,7 +219,7 @@ class Rank:
 @pytest.fixture
 def job() -> dict[str, str]:
     """The environment of a new job."""
-    return {identity.JOB: f"{os.geteuid()}/test:{uuid4()}"}
+    return {JOB: f"{os.geteuid()}/test:{uuid4()}"}
 
 
 UNIQUE = str(uuid4())
@@ -291,7 +291,7 @@ def test_orphan_becomes_reporter(journal: Path) -> None:
     """Its parent, which was instrumented and reported the host, has ended."""
     with ExitStack() as stack:
         parent = Rank(stack, journal, {})
-        child = Rank(stack, journal, {identity.JOB: parent.key})
+        child = Rank(stack, journal, {JOB: parent.key})
         assert reporters(exports(journal)) == {parent.pid}
         assert parent.child.communicate(timeout=children.PATIENCE) == ("", "")
         child.report()
@@ -322,9 +322,7 @@ def test_child_of_another_user_is_a_member_although_processes_are_hidden() -> No
 
 def test_job_key_with_a_reused_pid_is_ignored(journal: Path) -> None:
     """A process with that PID exists (this one), but it started at another time."""
-    outcome = children.run(
-        children.command("job", journal, "alone"), {identity.JOB: f"{os.geteuid()}/process:{os.getpid()}.1"}
-    )
+    outcome = children.run(children.command("job", journal, "alone"), {JOB: f"{os.geteuid()}/process:{os.getpid()}.1"})
     assert reporters(exports(journal)) == {int(outcome.stdout.split()[0])}
 
 

@@ -18,9 +18,9 @@ from opentelemetry.instrumentation.hardware import settings
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.endpoints import Words, endpoints
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config, export_interval
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 SETTINGS = [setting.name for setting in fields(Config)]
 DEFAULT = Config(counter_origin="boot")

@@ -31,8 +31,9 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.pipeline import runner
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.ledger import Ledger
+from opentelemetry.instrumentation.hardware.pipeline.measured import measured
 from opentelemetry.instrumentation.hardware.sources import nvidia
-from opentelemetry.instrumentation.hardware.spans import _set_attributes, measured
+from opentelemetry.instrumentation.hardware.spans import _set_attributes
 
 GPU_ATTRIBUTES = {
     each.name

@@ -40,7 +40,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.cli import otlp
 from opentelemetry.instrumentation.hardware.cli import run as run_command
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 AGENT = ["otel-hardware", "run"]
 FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5"}

@@ -19,7 +19,8 @@ from tests.stage import warnings
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.pipeline import reporter as module
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, Reporter, start_time
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.system.job_key import JOB, start_time
 
 ME = os.getpid()
 
@@ -133,7 +134,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found = [tmp_path / "run", tmp_path / "public" / "otel-hardware"]
     found[0].mkdir()
     found[1].parent.mkdir()
-    monkeypatch.setattr(module, "_folders", lambda environ: [(str(found[0]), False), (str(found[1]), True)])
+    monkeypatch.setattr(module, "folders", lambda environ: [(str(found[0]), False), (str(found[1]), True)])
     return found
 
 
@@ -219,7 +220,7 @@ def test_without_any_writable_folder_the_host_is_reported_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = [tmp_path / "no" / "run", tmp_path / "no" / "public"]
-    monkeypatch.setattr(module, "_folders", lambda environ: [(str(missing[0]), False), (str(missing[1]), True)])
+    monkeypatch.setattr(module, "folders", lambda environ: [(str(missing[0]), False), (str(missing[1]), True)])
     assert updated()
     (warning,) = warnings(caplog)
     assert all(str(folder) in warning for folder in missing)

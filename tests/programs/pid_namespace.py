@@ -15,8 +15,9 @@ from tests.sources.reading import all_of, opened, value
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.job_key import JOB, start_time
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.system.machine import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
@@ -56,7 +57,7 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         theirs.refresh()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
     environ: dict[str, str] = {}
-    identity.Reporter(environ).join()
-    found["key"] = environ[identity.JOB]
-    found["start_time"] = identity.start_time(number)
+    Reporter(environ).join()
+    found["key"] = environ[JOB]
+    found["start_time"] = start_time(number)
 print(json.dumps(found))

@@ -24,8 +24,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.programs.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.pipeline import reporter as identity
 from opentelemetry.instrumentation.hardware.sources.tpu import services
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 ADDRESS, METRIC, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 vars(services)["TIMEOUT"] = float(sys.argv[5])
@@ -66,7 +66,7 @@ def fork() -> None:
 
 def instrument() -> None:
     """A child that is a job of its own and instruments itself."""
-    del os.environ[identity.JOB]
+    del os.environ[JOB]
     HardwareInstrumentor().instrument(**settings)
     until(exported, f"{METRIC} of a child")
     HardwareInstrumentor().uninstrument()

@@ -15,10 +15,11 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
-from opentelemetry.instrumentation.hardware.pipeline.reporter import JOB, Reporter
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
+from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 OWN = [
     "amd",

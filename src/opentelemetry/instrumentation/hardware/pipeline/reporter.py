@@ -15,38 +15,18 @@ closing it must not release the lock of the host.
 from __future__ import annotations
 
 import errno
-import hashlib
 import logging
 import os
-import stat
-import struct
-import sys
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, MutableMapping
 from contextlib import suppress
-from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
+from opentelemetry.instrumentation.hardware.pipeline.lock_file import HAS_LOCKS, HostileError, LockFile, folders
 from opentelemetry.instrumentation.hardware.settings import PREFIX
-from opentelemetry.instrumentation.hardware.system.job import read_job
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from opentelemetry.instrumentation.hardware.system.job_key import JOB, byte_of, job_of
 
 _LOG = logging.getLogger(__name__)
 
-JOB: Final = PREFIX + "JOB"
-"""``<user>/<key>`` of the job that a process belongs to, inherited by its descendants. Set by us, not by users."""
-
 _FILE = "otel-hardware.lock"
-
-_NAMESPACES = ("pid", "uts", "cgroup")
-"""A container has at least one of these namespaces of its own. Mount namespaces do not count: ranks of one job may
-each have one, for example with Apptainer."""
-
-_HELD = (errno.EACCES, errno.EAGAIN)
-"""Another process has the lock."""
 
 
 class Reporter:
@@ -69,13 +49,13 @@ class Reporter:
         self.holds = False
         self._environ = environ
         self._pid = os.getpid() if pid is None else pid
-        self._user, self._key = _job(environ, self._pid)
+        self._user, self._key = job_of(environ, self._pid)
         self._value = f"{self._user}/{self._key}"
         self._is_ours = environ.get(JOB) != self._value
-        self._byte = _byte(self._key)
+        self._byte = byte_of(self._key)
         self._claimed: dict[str, int] = {}
         self._name = file
-        self._file: _LockFile | None = None
+        self._file: LockFile | None = None
         self._warned = False
 
     def join(self) -> None:
@@ -105,7 +85,7 @@ class Reporter:
         return self.holds or self.mode == "always"
 
     def _update(self, idle: bool) -> bool:
-        if fcntl is None:
+        if not HAS_LOCKS:
             return True
         try:
             if self._file is None or not self._file.is_current():
@@ -138,7 +118,7 @@ class Reporter:
             Those that this process reports: all that no other process of the job has locked, or all if no lock can be
             used.
         """
-        if fcntl is None or (self._file is None and not ids):
+        if not HAS_LOCKS or (self._file is None and not ids):
             return ids
         try:
             if self._file is None or not self._file.is_current():
@@ -147,7 +127,7 @@ class Reporter:
             for other in self._claimed.keys() - ids:
                 self._file.unlock(self._claimed.pop(other))
             for each in ids:
-                byte = self._claimed.get(each) or _byte(f"{self._key}\0{each}")
+                byte = self._claimed.get(each) or byte_of(f"{self._key}\0{each}")
                 is_free = each in self._claimed or not self._is_held_by_another_user(byte)
                 if is_free and self._file.lock(byte):
                     self._claimed[each] = byte
@@ -190,22 +170,22 @@ class Reporter:
             if self._file is None:
                 file.close()
 
-    def _open(self) -> _LockFile:
+    def _open(self) -> LockFile:
         """Open the first file that can be locked.
 
         Raises:
             OSError: There is none.
         """
-        if fcntl is None:
+        if not HAS_LOCKS:
             raise OSError(errno.ENOSYS, "no file locks on this system")
         problems = []
-        for folder, create in _folders(self._environ):
+        for folder, create in folders(self._environ):
             file = None
             try:
-                file = _LockFile(folder, create, self._name)
+                file = LockFile(folder, create, self._name)
                 file.is_locked(self._byte)  # some file systems have no locks
                 return file
-            except _HostileError as error:
+            except HostileError as error:
                 if not self._warned:
                     _LOG.warning("%s; it is not used", error)
                 problems.append(str(error))
@@ -225,113 +205,6 @@ class Reporter:
         return False
 
 
-class _HostileError(OSError):
-    """A file or folder that another user may have put there."""
-
-
-class _LockFile:
-    """The open file of a user.
-
-    Raises:
-        OSError: It cannot be used.
-    """
-
-    def __init__(self, folder: str, create: bool, name: str) -> None:
-        self._path = os.path.join(folder, name)
-        user = os.geteuid()
-        if create:
-            with suppress(FileExistsError):
-                os.mkdir(folder, 0o700)
-        _check(os.lstat(folder) if create else os.stat(folder), stat.S_ISDIR, user, folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        try:
-            self._descriptor = above_standard_streams(os.open(self._path, flags, 0o600))
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a pipe
-                raise _HostileError(f"{self._path} is no regular file") from None
-            raise
-        status = os.fstat(self._descriptor)
-        self._identity = status.st_dev, status.st_ino
-        try:
-            _check(status, stat.S_ISREG, user, self._path)
-        except OSError:
-            self.close()
-            raise
-
-    def is_current(self) -> bool:
-        """Whether the descriptor is still open, and the file was not removed."""
-        try:
-            return self._owns_descriptor() and _identity(os.stat(self._path, follow_symlinks=False)) == self._identity
-        except OSError:
-            return False
-
-    def _owns_descriptor(self) -> bool:
-        try:
-            return _identity(os.fstat(self._descriptor)) == self._identity
-        except OSError:
-            return False
-
-    def lock(self, byte: int, shared: bool = False) -> bool:
-        """Lock a byte, which may be locked by us already. Returns False if another process has it."""
-        try:
-            fcntl.lockf(self._descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB, 1, byte)
-        except OSError as error:
-            if error.errno in _HELD:
-                return False
-            raise
-        return True
-
-    def unlock(self, byte: int) -> None:
-        """Unlock a byte."""
-        fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, byte)
-
-    def is_locked(self, byte: int) -> bool:
-        """Whether another process has locked a byte."""
-        return self.holder(byte) is not None
-
-    def holder(self, byte: int) -> int | None:
-        """Return the PID of another process that has locked a byte; 0 if it is unknown, None if there is none."""
-        if not sys.platform.startswith("linux"):
-            if not self.lock(byte):
-                return 0
-            self.unlock(byte)
-            return None
-        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(self._descriptor, fcntl.F_GETLK, request))
-        return None if kind == fcntl.F_UNLCK else max(pid, 0)
-
-    def close(self) -> None:
-        """Close the file, unless the program has closed the descriptor and uses its number for something else."""
-        if self._owns_descriptor():
-            os.close(self._descriptor)
-
-
-_FLOCK = "@hhqqi0q"
-"""``struct flock`` of Linux."""
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def _check(status: os.stat_result, is_kind: object, user: int, path: str) -> None:
-    if not is_kind(status.st_mode):  # type: ignore[operator]
-        raise _HostileError(f"{path} is no regular file or folder")
-    if status.st_uid != user:
-        raise _HostileError(f"{path} belongs to user {status.st_uid}")
-
-
-def _folders(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Yield the folders for the file, and whether to create them: the user's runtime directory, then public ones."""
-    user = os.geteuid()
-    runtime = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(runtime):
-        yield runtime, False
-    yield f"/run/user/{user}", False
-    for public in ("/tmp", "/dev/shm"):
-        yield f"{public}/otel-hardware-{user}", True
-
-
 def reports_itself(pid: int) -> bool:
     """Whether a process is instrumented and exports: it has opened the file. False if that may not be read."""
     with suppress(OSError):
@@ -340,110 +213,3 @@ def reports_itself(pid: int) -> bool:
                 if os.path.basename(os.readlink(entry.path)) == _FILE:
                     return True
     return False
-
-
-# -- the job
-
-
-def _job(environ: Mapping[str, str], pid: int) -> tuple[int, str]:
-    """Return the user who began the job of a process, and the key of the job."""
-    job = read_job(environ)
-    user, slash, inherited = environ.get(JOB, "").partition("/")
-    if not (slash and user.isascii() and user.isdecimal() and len(user) < 11 and 0 < len(inherited) < 1000):
-        user, inherited = str(_owner(pid)), ""
-    if job.system == "slurm":  # jobs that were submitted by one instrumented program inherit its key
-        return int(user), job.key
-    if inherited or job.key:
-        return int(user), inherited or job.key
-    if environ.get("KUBERNETES_SERVICE_HOST"):
-        return int(user), "container"
-    return int(user), f"process:{_named(_root(pid, job.rank is not None))}"
-
-
-def _owner(pid: int) -> int:
-    """Return the effective user of a process; 0 on Windows."""
-    if pid != os.getpid():
-        with suppress(OSError):
-            return os.stat(f"/proc/{pid}").st_uid
-    return os.geteuid() if hasattr(os, "geteuid") else 0
-
-
-def _byte(key: str) -> int:
-    """Return the byte that stands for a job on this host and in this container; the next one is free."""
-    parts = [key]
-    for name in _NAMESPACES:
-        with suppress(OSError):
-            parts.append(os.readlink(f"/proc/self/ns/{name}"))
-    with suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
-        parts.append(file.read())
-    return int.from_bytes(hashlib.sha256("\0".join(parts).encode(errors="replace")).digest()[:8], "big") >> 2 << 1
-
-
-def start_time(pid: int) -> str | None:
-    """Return the start time of a process, which identifies it if its PID is reused; None if it does not run."""
-    process = _stat(pid)
-    if process is not None:
-        return None if process.state in "ZX" else process.start_time
-    if os.path.exists("/proc/self/stat"):
-        return None
-    import psutil
-
-    try:
-        return str(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return None
-
-
-class _Stat(NamedTuple):
-    """A process in ``/proc``. Its memory has been laid out at random addresses when its program was started."""
-
-    pid: int
-    state: str
-    parent: int
-    start_time: str
-    layout: list[str]
-
-
-def _stat(pid: int | str) -> _Stat | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read().decode(errors="replace")
-        fields = text.rpartition(")")[2].split()
-        return _Stat(int(text.split(maxsplit=1)[0]), fields[0], int(fields[1]), fields[19], fields[23:26])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _named(pid: int) -> str:
-    """Return a name of a process that no other process ever has."""
-    return f"{pid}.{start_time(pid)}"
-
-
-def _root(pid: int, is_rank: bool) -> int:
-    """Return the process that began the job of a process without a key.
-
-    The ranks of a launcher are one job; so are the workers of a server that forks, even if the server itself is not
-    instrumented.
-    """
-    begun_by = None
-    if pid == os.getpid():
-        begun_by = getattr(sys.modules.get("multiprocessing"), "parent_process", lambda: None)()
-    if begun_by is not None and begun_by.pid is not None:
-        pid = begun_by.pid
-    process = _stat("self" if pid == os.getpid() else pid)  # /proc may be of another PID namespace
-    if process is None:
-        return os.getppid() if is_rank and pid == os.getpid() else pid
-    while (parent := _stat(process.parent)) is not None and _is_fork(process, parent):
-        process = parent
-    return process.parent if is_rank else process.pid
-
-
-def _is_fork(process: _Stat, parent: _Stat) -> bool:
-    """Whether a process was forked, and still has the program of its parent."""
-    if process.layout == parent.layout and process.layout[-1] != "0":  # 0: hidden from us
-        return True
-    try:
-        with open(f"/proc/{process.pid}/cmdline", "rb") as own, open(f"/proc/{parent.pid}/cmdline", "rb") as theirs:
-            return own.read() == theirs.read() != b""
-    except OSError:
-        return False
