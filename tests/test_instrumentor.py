@@ -34,8 +34,8 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Rate, Series, Unavailable
+from opentelemetry.instrumentation.hardware.pipeline import found, session
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
-from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
@@ -141,7 +141,7 @@ def test_source_that_fails_to_open_leaves_no_descriptor(
         def read(self) -> Iterator[Point]:
             raise AssertionError("read without being open")
 
-    monkeypatch.setattr(session, "discover", lambda: {"closed": lambda: Closed})
+    monkeypatch.setattr(found, "discover", lambda: {"closed": lambda: Closed})
     instrumentor.instrument(meter_provider=application.provider)
     assert application.names() - {"otel_hardware.source.up"} == {"otel_hardware.cpu.time"}
     assert traces.descriptors() == before[1]
@@ -307,7 +307,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Hanging, "released", threading.Event())
-    monkeypatch.setattr(session, "discover", lambda: {name: lambda: Hanging for name in ("first", "second", "third")})
+    monkeypatch.setattr(found, "discover", lambda: {name: lambda: Hanging for name in ("first", "second", "third")})
     waited: list[float] = []
     clock = Clock()
 
@@ -483,7 +483,7 @@ def test_failing_discovery_logs_error_and_can_be_repeated(
         raise RuntimeError("no metadata")
 
     with monkeypatch.context() as patch:
-        patch.setattr(session, "discover", broken)
+        patch.setattr(found, "discover", broken)
         instrumentor.instrument(meter_provider=application.provider)
     assert "the program continues" in caplog.text
     assert application.points() == []
@@ -493,16 +493,18 @@ def test_failing_discovery_logs_error_and_can_be_repeated(
     assert application.points()
 
 
+@pytest.mark.parametrize("error", [ImportError("no such library"), SystemExit("no such library")])
 def test_source_that_fails_to_import_logs_warning_and_others_are_read(
+    error: BaseException,
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken() -> None:
-        raise ImportError("no such library")
+        raise error
 
-    monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": broken})
+    monkeypatch.setattr(found, "discover", lambda: {**discover(), "vendor": broken})
     instrumentor.instrument(meter_provider=application.provider)
     (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert "vendor" in record.getMessage()
@@ -525,7 +527,7 @@ class Vendor(Source):
 def test_recreated_metric_reuses_its_instrument(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Vendor})
+    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Vendor})
     for _ in range(2):
         instrumentor.instrument(meter_provider=application.provider)
         assert [point.value for point in application.points() if point.name == "vendor.cards"] == [4]
@@ -549,7 +551,7 @@ class Turning(Vendor):
 def test_counter_continues_after_a_session_without_it(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Turning})
+    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Turning})
     seen: dict[object, list[float]] = {"a": [], "b": []}
     for _ in range(3):
         instrumentor.instrument(meter_provider=application.provider, counter_origin="start")
@@ -586,7 +588,7 @@ def test_smaller_total_and_new_series_in_a_second_session(
     first: dict[str, int],
     second: dict[str, int],
 ) -> None:
-    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Totals})
+    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Totals})
     monkeypatch.setattr(Totals, "sessions", iter([{"a": 100}, {"a": 40, "b": 7}]), raising=False)
     for expected in (first, second):
         instrumentor.instrument(meter_provider=application.provider, counter_origin=origin)
@@ -612,7 +614,7 @@ def test_later_metrics_get_instruments_and_refused_metric_is_logged_once(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Learning})
+    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Learning})
     instrumentor.instrument(meter_provider=application.provider)
     for _ in range(3):
         application.points()
@@ -643,7 +645,7 @@ def test_uninstrument_waits_for_concurrent_instrument(
         assert released.wait(60)
         return {}
 
-    monkeypatch.setattr(session, "discover", slow)
+    monkeypatch.setattr(found, "discover", slow)
     one = threading.Thread(target=instrumentor.instrument, kwargs={"meter_provider": application.provider})
     other = threading.Thread(target=instrumentor.uninstrument)
 
@@ -679,7 +681,7 @@ class Halves(Vendor):
 def test_each_drivers_object_is_used_by_one_thread(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": lambda: Halves})
+    monkeypatch.setattr(found, "discover", lambda: {**discover(), "vendor": lambda: Halves})
     instrumentor.instrument(meter_provider=application.provider)
     application.points()
     assert Halves.users
@@ -756,7 +758,7 @@ def test_counters_are_monotonic_over_sessions(
             sum(range(100_000))
             yield Series(self.row), Rate(1e6)
 
-    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Heater})
+    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Heater})
     seen: dict[str, list[float]] = {"vendor.energy": [], "otel_hardware.cpu.time": []}
     for readings in (8, 2, 2):
         instrumentor.instrument(meter_provider=application.provider, counter_origin=origin)
@@ -818,7 +820,7 @@ def test_counters_of_forked_child_are_its_own_and_never_negative(origin: str, pr
 def test_new_meter_provider_does_not_get_counts_of_earlier_sessions(
     instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "discover", lambda: {"vendor": lambda: Turning})
+    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Turning})
     monkeypatch.setattr(Turning, "parts_", cycle("a"))
     for _ in range(2):
         other = Application()
@@ -857,7 +859,7 @@ def test_only_source_with_failing_instances_or_interval_is_left_out(
         raise KeyError("a mistake")
 
     broken = type("Broken", (Vendor,), {method: staticmethod(fail)})
-    monkeypatch.setattr(session, "discover", lambda: {**discover(), "vendor": lambda: broken})
+    monkeypatch.setattr(found, "discover", lambda: {**discover(), "vendor": lambda: broken})
     instrumentor.instrument(meter_provider=application.provider)
     (message,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "vendor" in message

@@ -9,9 +9,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -19,6 +18,7 @@ from opentelemetry.instrumentation.hardware.model import Scope, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.found import FoundSource, find_sources, reports_host
 from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
@@ -26,9 +26,8 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config, export_interval
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover, unknown_source
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 
 _LOG = logging.getLogger(__name__)
@@ -42,22 +41,6 @@ _LONGEST_JOIN = 1.0
 
 _FORMER_JOIN = 0.2
 """Seconds for which a source waits for the end of an earlier thread that reads it."""
-
-
-class _Found(NamedTuple):
-    """A source to be read.
-
-    Attributes:
-        instances: See :meth:`Source.instances`.
-        interval: Seconds between two readings.
-        expected: Whether there is a sign of it on this machine.
-    """
-
-    name: str
-    make: type[Source]
-    instances: Sequence[str]
-    interval: float
-    expected: bool
 
 
 class Session:
@@ -124,7 +107,7 @@ class Session:
         self._demand = Demand() if spans else demand
         self.ledgers: list[Ledger] = []
         self.shares = Shares.of(config, lambda: self.ledgers, clock) if spans else None
-        self._sources = self._find_sources(all_expected=drivers is not None)
+        self._sources = find_sources(config, self._can_report, all_expected=drivers is not None)
         self._role: Role | None = None
         if reporter is not None and self._can_report and self._has_host_metrics():
             self._role = Role(reporter, self.schedule, self._set_role, clock)
@@ -138,7 +121,7 @@ class Session:
     def _first_wake(self) -> float:
         return min((thread.wakes_at for thread in self.threads), default=math.inf)
 
-    def _add(self, sources: Sequence[_Found]) -> list[ReaderThread]:
+    def _add(self, sources: Sequence[FoundSource]) -> list[ReaderThread]:
         """Add sources, and return their threads, which are not started yet."""
         runners: list[SourceRunner] = []
         threads: list[ReaderThread] = []
@@ -163,7 +146,7 @@ class Session:
         self.threads = threads
         self.collector.replace(self.runners)
 
-    def _runner(self, found: _Found, instance: str) -> SourceRunner:
+    def _runner(self, found: FoundSource, instance: str) -> SourceRunner:
         # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
         drivers = Drivers() if self._drivers is None else self._drivers(found.name)
         claim = self._claim_of(found)
@@ -192,7 +175,7 @@ class Session:
         )
         return runner
 
-    def _claim_of(self, found: _Found) -> Callable[[Collection[str]], Collection[str]] | None:
+    def _claim_of(self, found: FoundSource) -> Callable[[Collection[str]], Collection[str]] | None:
         """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""
         is_selectable = getattr(found.make, "is_selectable", False)  # of accelerators only
         if self._reporter is None or not (self._can_report and is_selectable):
@@ -208,7 +191,7 @@ class Session:
                 return
             self.is_reporter = is_reporter
             host = {found.name for found in self._sources if found.make.scope is Scope.HOST}
-            both = {found.name for found in self._sources if _reports_host(found.make)} - host
+            both = {found.name for found in self._sources if reports_host(found.make)} - host
             if is_reporter:
                 for thread in self._add([found for found in self._sources if found.name in host]):
                     try:
@@ -228,33 +211,6 @@ class Session:
                     runner.is_outdated = True
             for thread in self.threads:
                 thread.wake()
-
-    def _find_sources(self, all_expected: bool) -> list[_Found]:
-        """Return the sources to read. A source that cannot be loaded is left out with a warning.
-
-        Args:
-            all_expected: The drivers are those of another machine, so nothing is known about presence.
-        """
-        from opentelemetry.instrumentation.hardware.system import linux, psutil_backend  # noqa: F401 - see Source.prepare
-
-        known = discover()
-        config = _without_unknown_sources(self.config, known)
-        sources = []
-        for name, load in known.items():
-            if not config.selects(name):
-                continue
-            try:
-                make = load()
-                if not issubclass(make, Source):
-                    raise TypeError(f"{make!r} is not a Source")
-                if self._can_report or make.scope is Scope.PROCESS:
-                    expected = make.prepare(config) or all_expected
-                    sources.append(
-                        _Found(name, make, [*make.instances(config)], float(make.interval(config)), expected)
-                    )
-            except Exception as error:
-                _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
-        return sources
 
     def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
         """Begin to read the sources.
@@ -352,22 +308,6 @@ class Session:
         for each in (self._reporter, *self._devices):
             if each is not None:
                 each.release()
-
-
-def _reports_host(make: type[Source]) -> bool:
-    """Whether a source has metrics of the host."""
-    return any(metric.scope is Scope.HOST and metric.name.startswith(make.rows) for metric in CATALOG)
-
-
-def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:
-    """Return the settings without unknown names in ``SOURCES``, and log a warning for each of them."""
-    for word in config.sources or ():
-        if word.removeprefix("-") not in known and word != "auto":
-            config = config.changed(sources=[other for other in config.sources or () if other != word])
-            problem = unknown_source(redacted(word.removeprefix("-")), known)
-            used = "it is ignored" if config.sources else "all sources are read"
-            _LOG.warning("%s: %s (%s)", config.name_of("sources"), problem, used)
-    return config
 
 
 def _load_libgcc() -> None:

@@ -1,0 +1,77 @@
+"""The sources to be read, according to the settings and the signs of presence on this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Source, discover, unknown_source
+
+_LOG = logging.getLogger(__name__)
+
+
+class FoundSource(NamedTuple):
+    """A source to be read.
+
+    Attributes:
+        instances: See :meth:`Source.instances`.
+        interval: Seconds between two readings.
+        expected: Whether there is a sign of it on this machine.
+    """
+
+    name: str
+    make: type[Source]
+    instances: Sequence[str]
+    interval: float
+    expected: bool
+
+
+def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[FoundSource]:
+    """Return the sources to read. A source that cannot be loaded is left out with a warning.
+
+    Args:
+        config: The settings.
+        can_report: Whether this process may report the host.
+        all_expected: The drivers are those of another machine, so nothing is known about presence.
+    """
+    from opentelemetry.instrumentation.hardware.system import linux, psutil_backend  # noqa: F401 - see Source.prepare
+
+    known = discover()
+    config = _without_unknown_sources(config, known)
+    sources = []
+    for name, load in known.items():
+        if not config.selects(name):
+            continue
+        try:
+            make = load()
+            if not issubclass(make, Source):
+                raise TypeError(f"{make!r} is not a Source")
+            if can_report or make.scope is Scope.PROCESS:
+                expected = make.prepare(config) or all_expected
+                sources.append(
+                    FoundSource(name, make, [*make.instances(config)], float(make.interval(config)), expected)
+                )
+        except (Exception, SystemExit) as error:  # a module may call sys.exit()
+            _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
+    return sources
+
+
+def reports_host(make: type[Source]) -> bool:
+    """Whether a source has metrics of the host."""
+    return any(metric.scope is Scope.HOST and metric.name.startswith(make.rows) for metric in CATALOG)
+
+
+def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:
+    """Return the settings without unknown names in ``SOURCES``, and log a warning for each of them."""
+    for word in config.sources or ():
+        if word.removeprefix("-") not in known and word != "auto":
+            config = config.changed(sources=[other for other in config.sources or () if other != word])
+            problem = unknown_source(redacted(word.removeprefix("-")), known)
+            used = "it is ignored" if config.sources else "all sources are read"
+            _LOG.warning("%s: %s (%s)", config.name_of("sources"), problem, used)
+    return config
