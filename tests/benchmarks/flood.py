@@ -35,7 +35,7 @@ _QUIET = 0.5e-3
 """Seconds. If a thread wakes later without the package, the machine is too busy to measure a millisecond."""
 
 _STEADY = 12
-"""The share of the page, which may be read twice before its source rests."""
+"""The share of the page, which is measured for longer, because its source rests for several seconds."""
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
 _CHUNKED = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n"

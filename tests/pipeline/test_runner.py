@@ -599,10 +599,26 @@ def test_source_that_takes_much_cpu_time_rests() -> None:
         return [POWER(1.0)]
 
     stage.player.read = work
-    stage.run(100.0)
-    assert 100.0 * 0.02 < 0.25 * len(stage.player.readings) < 100.0 * 0.03
+    stage.run(200.0)
+    assert 200.0 * 0.01 < 0.25 * len(stage.player.readings) < 200.0 * 0.025
     assert stage.up() == {"player": 1}
     assert one(stage.collect(), POWER) == 1.0
+
+
+def test_source_rests_at_most_10_s_after_one_long_reading() -> None:
+    """A garbage collection of a large program may run in our thread."""
+    stage = Stage(interval=1.0)
+
+    def work(now: float) -> list[Point]:
+        stage.cpu_clock.now += 2.0 if len(stage.player.readings) == 5 else 0.001
+        return [POWER(1.0)]
+
+    stage.player.read = work
+    stage.run(60.0)
+    readings = stage.player.readings
+    longest = max(later - earlier for earlier, later in pairwise(readings))
+    assert 9.0 <= longest <= 12.0
+    assert len(readings) > 45
 
 
 # -- hangs

@@ -46,13 +46,16 @@ _LOOKS = 30
 """Usual readings at which spans look for the devices that the program uses, after a quiet time; a minute at 2 s."""
 
 _LONG = 0.05
-"""CPU seconds of each of two readings after which the source rests. One may contain a garbage collection."""
+"""CPU seconds of each of two consecutive readings after which the source rests."""
 
-_LONGEST = 0.2
-"""CPU seconds of one reading after which the source rests."""
+_LONGEST = 0.1
+"""CPU seconds of one reading after which the source rests: a page or an output that is much too long."""
 
-_REST = 40
-"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 2.5 % of a core."""
+_REST = 60
+"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 1.7 % of a core."""
+
+_FIRST_REST = 10.0
+"""Maximum seconds of the rest after a single long reading, which may contain a garbage collection of the program."""
 
 
 class State(Enum):
@@ -204,8 +207,10 @@ class SourceRunner:
         finally:
             self.busy_since = None
             cpu_time = self._cpu_clock() - cpu_time
-            if cpu_time > _LONGEST or min(cpu_time, self._last_cpu_time) > _LONG:
+            if min(cpu_time, self._last_cpu_time) > _LONG:
                 self._rests_until = self._clock() + _REST * cpu_time
+            elif cpu_time > _LONGEST:
+                self._rests_until = self._clock() + min(_REST * cpu_time, _FIRST_REST)
             self._last_cpu_time = cpu_time
 
     def _open(self) -> bool:
