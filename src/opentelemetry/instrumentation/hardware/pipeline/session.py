@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
@@ -193,12 +193,7 @@ class Session:
             host = {found.name for found in self._sources if found.make.scope is Scope.HOST}
             both = {found.name for found in self._sources if reports_host(found.make)} - host
             if is_reporter:
-                for thread in self._add([found for found in self._sources if found.name in host]):
-                    try:
-                        thread.start()
-                    except RuntimeError as error:  # the limit of threads or memory
-                        names = ", ".join(runner.name for runner in thread.runners if isinstance(runner, SourceRunner))
-                        _LOG.warning("Source %s cannot be read: %s", names, error)
+                _start(self._add([found for found in self._sources if found.name in host]))
             else:
                 own = [runner for runner in self.runners if runner.name.partition(":")[0] not in host]
                 ended = [thread for thread in self.threads if not {*thread.runners} & {*own}]
@@ -308,6 +303,20 @@ class Session:
         for each in (self._reporter, *self._devices):
             if each is not None:
                 each.release()
+
+
+def _start(threads: Iterable[ReaderThread]) -> None:
+    """Start as many threads as the limits of threads and memory allow, and log a warning about the others."""
+    missing: list[str] = []
+    reason = None
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError as error:
+            missing += [runner.name for runner in thread.runners if isinstance(runner, SourceRunner)]
+            reason = error
+    if missing:
+        _LOG.warning("Sources that cannot be read (%s): %s", reason, ", ".join(missing))
 
 
 def _load_libgcc() -> None:
