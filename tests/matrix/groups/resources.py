@@ -165,18 +165,17 @@ def cases() -> list[Case]:
         )
         for name, flags in _NAMESPACES.items()
     ]
-    several = ("1", "2", "4", "8")
     found += [
         Case(
             GROUP,
             f"nproc-{number}-user",
-            _limited(f"NPROC={number}", "user=54321"),
+            _limited(f"NPROC={number}", f"user={54321 + number}"),  # the limit holds for all processes of a user
             around=_world,
             shared=True,
             lines=2,
             hosts=None,
         )
-        for number in several
+        for number in (1, 2, 4, 8)
     ]
     found.append(Case(GROUP, "other-user", _limited("user=54321"), around=_world, shared=True, lines=1))
     return found
