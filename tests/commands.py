@@ -16,7 +16,7 @@ from tests.children import environment
 from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, run, screen, snapshot, view
+from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, reporting, screen, snapshot, view
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -211,7 +211,7 @@ def without_export() -> Iterator[None]:
     """While the block lasts, `run` exports nothing, and finds no Collector."""
     with (
         patch.object(otlp, "connection_error", refused),
-        patch.object(run, "_exported", lambda session, pid, target, limit: nullcontext(())),
+        patch.object(reporting, "_exported", lambda session, pid, target, limit: nullcontext(())),
     ):
         yield
 

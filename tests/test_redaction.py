@@ -10,7 +10,7 @@ import pytest
 from tests.children import command, run
 
 from opentelemetry.instrumentation.hardware import Config
-from opentelemetry.instrumentation.hardware.cli.run import _note, _Target
+from opentelemetry.instrumentation.hardware.cli.reporting import Target, note
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
@@ -115,8 +115,8 @@ def test_command_shows_no_secret_of_the_endpoint(words: Sequence[str], where: st
 
 
 def test_live_view_shows_no_secret_of_the_endpoint() -> None:
-    target = _Target(f"every 15 s to http://user:{MARK}@host:1/?key={MARK} (grpc)")
-    assert _note(target, ()) == "exporting every 15 s to http://host:1/ (grpc)"
+    target = Target(f"every 15 s to http://user:{MARK}@host:1/?key={MARK} (grpc)")
+    assert note(target, ()) == "exporting every 15 s to http://host:1/ (grpc)"
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "otlp-json"])

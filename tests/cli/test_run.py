@@ -37,9 +37,9 @@ from tests.sink import Sink
 from tests.stage import Clock
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.cli import otlp
-from opentelemetry.instrumentation.hardware.cli import run as run_command
+from opentelemetry.instrumentation.hardware.cli import otlp, reporting
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
+from opentelemetry.instrumentation.hardware.cli.run import DETAILS
 from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 AGENT = ["otel-hardware", "run"]
@@ -292,8 +292,8 @@ def test_messages_of_the_sdk_are_limited_to_one_a_minute(capsys: pytest.CaptureF
 
 SHORT_END = f"""
 import sys
-from {run_command.__name__.rpartition(".")[0]} import main, run
-run._LAST_EXPORT = 0.1
+from {reporting.__name__.rpartition(".")[0]} import main, reporting
+reporting._LAST_EXPORT = 0.1
 sys.exit(main(sys.argv[1:]))
 """
 """The command, with a shorter limit for the last export."""
@@ -316,7 +316,7 @@ def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str
 
 @pytest.mark.parametrize("reason", ["", "connection refused"])
 def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    monkeypatch.setattr(run_command, "_LAST_EXPORT_WITHOUT_CONNECTION", 0.25)
+    monkeypatch.setattr(reporting, "_LAST_EXPORT_WITHOUT_CONNECTION", 0.25)
     monkeypatch.setattr(otlp, "connection_error", lambda where, seconds: reason)
     given: list[float] = []
 
@@ -325,7 +325,7 @@ def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reaso
             given.append(timeout_millis)
 
     with patch.dict(os.environ, environment({}), clear=True):
-        run_command._shut_down(Provider(shutdown_on_exit=False), 5.0)
+        reporting._shut_down(Provider(shutdown_on_exit=False), 5.0)
     assert given == [250 if reason else 5000]
 
 
@@ -339,14 +339,14 @@ def test_last_export_that_raises_is_one_message(
             raise ZeroDivisionError("division by zero")
 
     with patch.dict(os.environ, environment({}), clear=True):
-        run_command._shut_down(Provider(shutdown_on_exit=False), 5.0)
+        reporting._shut_down(Provider(shutdown_on_exit=False), 5.0)
     assert capsys.readouterr().err == "otel-hardware: the last values were not exported: division by zero\n"
 
 
 def test_limit_of_last_export_is_the_one_in_the_help() -> None:
-    (promised,) = re.findall(r"exported within (\d+) seconds", run_command.DETAILS.replace("\n", " "))
-    assert int(promised) == run_command._LAST_EXPORT
-    assert int(promised) >= run_command._LAST_EXPORT_WITHOUT_CONNECTION
+    (promised,) = re.findall(r"exported within (\d+) seconds", DETAILS.replace("\n", " "))
+    assert int(promised) == reporting._LAST_EXPORT
+    assert int(promised) >= reporting._LAST_EXPORT_WITHOUT_CONNECTION
 
 
 @pytest.mark.filterwarnings("ignore:You should use:DeprecationWarning")  # SDK 1.39, when it is configured

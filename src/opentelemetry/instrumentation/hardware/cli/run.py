@@ -7,22 +7,18 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from opentelemetry.instrumentation.hardware.cli import program, settings, top
+from opentelemetry.instrumentation.hardware.cli import otlp, program, settings, top
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings import export_interval
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
-
-    from opentelemetry.instrumentation.hardware.cli.exports import Exports
-    from opentelemetry.instrumentation.hardware.cli.failures import Failure
-    from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
@@ -59,16 +55,6 @@ process 1 of a container, the command also reaps orphaned processes, so no separ
 
 _FIRST_READING = 0.5
 """Seconds to wait for the first reading of the program."""
-
-_LAST_READING = 0.5
-"""Seconds to wait for the last reading."""
-
-_LAST_EXPORT = 5.0
-"""Seconds to wait for the last export."""
-
-_LAST_EXPORT_ATTACHED = 2.0
-
-_LAST_EXPORT_WITHOUT_CONNECTION = 0.5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -113,53 +99,19 @@ def run(arguments: argparse.Namespace) -> int:
     return _run_with_program(command, arguments) if status is None else status
 
 
-class _Target(NamedTuple):
-    """Where metrics are exported to.
-
-    Attributes:
-        text: The destination, for messages; "" if nothing is exported.
-        url: The endpoint of OTLP; "" for another exporter or a configuration file.
-        down: Why the endpoint does not accept connections; None if it does, or if that is not known.
-        is_default: Whether no variable sets the endpoint, and there is no other exporter.
-    """
-
-    text: str = ""
-    url: str = ""
-    down: Failure | None = None
-    is_default: bool = False
-
-    @property
-    def shows_table(self) -> bool:
-        """Whether nothing accepts connections at the default endpoint: then the live view is shown, too."""
-        return not self.text or (self.down is not None and self.is_default)
-
-
 def _run_alone(arguments: argparse.Namespace) -> int:
-    from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
-
     with Signals(ENDING, even_ignored=True) as signals:
-        set_defaults(os.environ, arguments.interval)
-        target = _target(arguments)
-        with _reporting(arguments, os.getpid(), target) as (session, exports):
+        otlp.set_defaults(os.environ, arguments.interval)
+        target = find_target(arguments)
+        with reporting(arguments, os.getpid(), target) as (session, exports):
             if target.text:
                 say(f"exporting metrics of {socket.gethostname()} {target.text}; Ctrl-C stops")
             if arguments.console or (target.shows_table and sys.stdout.isatty()):
                 interval = None if top.is_terminal() else arguments.interval
-                top.show(session, signals, interval, arguments.duration, lambda: _note(target, exports))
+                top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
             else:
                 signals.wait(arguments.duration)
-    return _status(exports)
-
-
-def _note(target: _Target, exports: Sequence[Exports]) -> str:
-    """Return the state of export, for the first line of the screen."""
-    status = next((each.status for each in exports if each.status), "")
-    return redacted(status or (f"exporting {target.text}" if target.text else "nothing is exported"))
-
-
-def _status(exports: Sequence[Exports]) -> int:
-    """Return the exit status: 1 if nothing arrived at an exporter's destination."""
-    return int(any(not each.arrived for each in exports))
+    return exit_status(exports)
 
 
 def _run_attached(arguments: argparse.Namespace) -> int:
@@ -168,7 +120,6 @@ def _run_attached(arguments: argparse.Namespace) -> int:
     Raises:
         Mistake: There is no such process, or it reports itself.
     """
-    from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.pipeline.reporter import reports_itself
 
     with Signals(ENDING, even_ignored=True) as signals:
@@ -177,11 +128,11 @@ def _run_attached(arguments: argparse.Namespace) -> int:
         if is_reported and settings.config(arguments).reporter != "always":
             fix = "with OTEL_PYTHON_HARDWARE_REPORTER=always this command reports it a second time"
             raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
-        set_defaults(os.environ, arguments.interval, service=None)
-        with _reporting(arguments, process.pid, _target(arguments), _reporter_of(process)) as (_, exports):
-            while not process.wait(signals, _interval()):
+        otlp.set_defaults(os.environ, arguments.interval, service=None)
+        with reporting(arguments, process.pid, find_target(arguments), _reporter_of(process)) as (_, exports):
+            while not process.wait(signals, export_interval()):
                 pass
-    return _status(exports)
+    return exit_status(exports)
 
 
 def _reporter_of(process: program.Attached) -> Reporter:
@@ -219,17 +170,16 @@ def _report_program(
     child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals, reporter: Reporter
 ) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
-    from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.cli.view import Viewer
 
-    set_defaults(os.environ, arguments.interval)
-    target = _target(arguments)
-    with _reporting(arguments, child.pid, target, reporter) as (session, exports):
+    otlp.set_defaults(os.environ, arguments.interval)
+    target = find_target(arguments)
+    with reporting(arguments, child.pid, target, reporter) as (session, exports):
         viewer = Viewer(session, child.pid) if arguments.console or target.shows_table else None
         if viewer is None:  # a table shows it
             _warn_if_process_is_missing(session)
-        while not program.has_ended(child, signals, _interval()):
+        while not program.has_ended(child, signals, export_interval()):
             if viewer is not None:
                 viewer.keep_sampling()
         if viewer is not None and (arguments.console or not any(each.arrived for each in exports)):
@@ -248,140 +198,3 @@ def _warn_if_process_is_missing(session: Session) -> None:
         if runner.state is State.ABSENT and runner.problem is not None:
             fix = f" ({runner.problem.fix})" if runner.problem.fix else ""
             say(f"the program itself is not reported: {runner.problem.reason}{fix}")
-
-
-# -- export
-
-
-def _target(arguments: argparse.Namespace) -> _Target:
-    """Return the destination of metrics. Problems with it are printed.
-
-    Raises:
-        Mistake: Export is disabled, and there is neither a table nor a program with spans.
-    """
-    from opentelemetry.instrumentation.hardware.cli import otlp
-
-    if os.environ.get("OTEL_CONFIG_FILE"):
-        return _Target(f"as configured in {os.environ['OTEL_CONFIG_FILE']}")
-    words = otlp.exporters(os.environ)
-    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    if is_disabled or not words:
-        if arguments.console or (arguments.ledgers and not is_disabled):  # spans need no export of metrics
-            return _Target()
-        variable = "OTEL_SDK_DISABLED=true" if is_disabled else "OTEL_METRICS_EXPORTER=none"
-        raise Mistake(f"metrics export is disabled by {variable}; unset it, or use --console for a table")
-    for problem in otlp.header_problems(os.environ):
-        say(problem)
-    found = otlp.destination(os.environ)
-    if found is None:
-        return _Target(f"every {_interval():g} s to {', '.join(words)}")
-    text = f"every {_interval():g} s to {found.url} ({found.protocol})"
-    down = otlp.connection_failure(found)
-    if down is not None:
-        if found.mismatch:
-            say(found.mismatch)
-        other = "" if found.variable else "; OTEL_EXPORTER_OTLP_ENDPOINT sets another endpoint"
-        say(f"cannot connect to {found.url} ({down.reason}); waiting for a Collector{other}")
-    return _Target(text, found.url, down, not found.variable and words == [found.exporter])
-
-
-def _interval() -> float:
-    from opentelemetry.instrumentation.hardware.settings import export_interval
-
-    return export_interval()
-
-
-@contextmanager
-def _reporting(
-    arguments: argparse.Namespace, pid: int, target: _Target, reporter: Reporter | None = None
-) -> Iterator[tuple[Session, Sequence[Exports]]]:
-    """Run a session, which is exported if there is a target. Without one, it does not keep others from reporting."""
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-
-    config = settings.config(arguments)
-    reporter = reporter or Reporter(os.environ)
-    reporter.mode = config.reporter or "auto"
-    if not reporter.update(has_reader=bool(target.text)) and target.text and arguments.attach != os.getppid():
-        if reporter.mode == "never":
-            reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
-        else:
-            reason = f"process {reporter.holder() or 'of another user'} reports the host of this job already"
-        from opentelemetry.instrumentation.hardware.accelerators.selection import selection_words
-
-        is_restricted = selection_words(config.devices, os.environ) == ["visible"]
-        also = ", and devices that no other process of the job reports" if is_restricted else " only"
-        say(f"{reason}; this command reports process.*{also if reporter.mode != 'never' else ' only'}")
-    demand = _shared_demand() if arguments.ledgers else None
-    reporter_of_session = reporter if target.text else None
-    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter_of_session, demand=demand)
-    try:
-        if target.text:
-            with _exported(
-                session, pid, target, _LAST_EXPORT if arguments.attach is None else _LAST_EXPORT_ATTACHED
-            ) as exports:
-                yield session, exports
-        else:
-            session.start()
-            yield session, ()
-    finally:
-        session.close()
-
-
-def _shared_demand() -> Demand | None:
-    """Return whether the application records spans. It has made the memory that is this program's standard input."""
-    from opentelemetry.instrumentation.hardware.pipeline.shared_ledgers import SharingDemand
-
-    try:
-        return SharingDemand(sys.stdin.fileno())
-    except (OSError, ValueError) as error:
-        say(f"the spans of the program are not measured: standard input has no ledgers: {error}")
-        return None
-
-
-@contextmanager
-def _exported(session: Session, pid: int, target: _Target, limit: float) -> Iterator[Sequence[Exports]]:
-    """Export a session during the block, and once more at its end, which takes so many seconds at most."""
-    from opentelemetry.metrics import get_meter_provider
-
-    from opentelemetry.instrumentation.hardware.cli.exports import watched
-    from opentelemetry.instrumentation.hardware.cli.otlp import configure
-    from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
-
-    configure(pid)
-    provider = get_meter_provider()
-    instrumentor = HardwareInstrumentor()
-    if instrumentor.is_instrumented_by_opentelemetry:  # OTEL_CONFIG_FILE did it; this session takes its place
-        instrumentor.uninstrument()
-    with watched(provider, target.url, say) as exports:
-        for each in exports:
-            if each.name == target.url:
-                each.failure = target.down  # its sentence has been printed
-        instrumentor.instrument(meter_provider=provider, session=session)
-        try:
-            yield exports
-        finally:
-            session.read_now(_LAST_READING)
-            for each in exports:
-                each.end()
-            _shut_down(provider, limit)
-            instrumentor.uninstrument()
-    for each in exports:
-        if each.summary:
-            say(each.summary)
-
-
-def _shut_down(provider: MeterProvider, limit: float) -> None:
-    """Export once more, in so many seconds. Without a connection, do not wait."""
-    from opentelemetry.instrumentation.hardware.cli import otlp
-
-    found = None if os.environ.get("OTEL_CONFIG_FILE") else otlp.destination(os.environ)
-    if found is not None and otlp.connection_failure(found, 1.0) is not None:
-        limit = _LAST_EXPORT_WITHOUT_CONNECTION
-    shutdown = getattr(provider, "shutdown", None)
-    if shutdown is None:
-        return
-    try:
-        shutdown(timeout_millis=1000 * limit)
-    except Exception as error:
-        say(f"the last values were not exported: {error}")
