@@ -398,7 +398,7 @@ def by_amd_smi(version: int) -> Any:
                 "gpu": number,
                 "asic": {**board, "asic_serial": f"0x43CC8CC8AF24670{number}"},
                 "bus": {"bdf": f"0000:{5 + 0x20 * number:02X}:00.0"},
-                "vbios": {"version": "022.040.003.043"},
+                "vbios" if version < 7 else "ifwi": {"version": "022.040.003.043"},
                 "limit": limit,
                 "driver": {"name": "amdgpu", "version": "6.12.12"},
                 "board": {"product_serial": f"69240800213{number}"},

@@ -14,7 +14,8 @@ from tests.sources.reading import all_of, opened, series_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.model import Rate, Unavailable
+from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.amd import tool as smi
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
@@ -136,4 +137,59 @@ def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> No
         all_of(source)
         found = all_of(source)
     assert {str(series.attributes[c.HW_ID]) for series in series_of(found, c.HW_POWER)} == {"gpu0", "gpu1"}
-    assert (tmp_path / "runs").read_text().split() == ["static", "metric", "metric"]
+    assert (tmp_path / "runs").read_text().split() == ["metric", "static", "metric"]
+
+
+INSTINCT = {"asic": {"market_name": "AMD Instinct MI300X", "device_id": "0x74a1"}}
+
+
+def amd_smi(folder: Path, metric: list[dict[str, Any]], addresses: list[str]) -> dict[str, Any]:
+    """Settings with an amd-smi that lists GPUs with these values and PCI addresses."""
+    static = [{"gpu": number, "bus": {"bdf": bdf}, **INSTINCT} for number, bdf in enumerate(addresses)]
+    for name, document in (("metric", metric), ("static", static)):
+        (folder / name).write_text(json.dumps(document))
+    path = folder / "amd-smi"
+    path.write_text(f"#!/bin/sh\ncat {folder}/$1\n")
+    path.chmod(0o755)
+    return {"amdgpu": "off", "rocm_smi": "off", "amd_smi": str(path)}
+
+
+def temperatures(source: Source) -> dict[str, Any]:
+    found = series_of(all_of(source), c.HW_TEMPERATURE)
+    return {str(series.attributes[c.HW_ID]): value for series, value in found.items()}
+
+
+def test_gpus_after_a_lost_one_keep_their_values_although_rocm_smi_renumbers_them(tmp_path: Path) -> None:
+    cards = [
+        {"PCI Bus": f"0000:{bus}:00.0", "Temperature (Sensor junction) (C)": celsius}
+        for bus, celsius in (("2F", "41.0"), ("30", "52.0"), ("31", "63.0"))
+    ]
+
+    def listed(remaining: list[dict[str, str]]) -> object:
+        return {f"card{number}": card for number, card in enumerate(remaining)}
+
+    settings = tool(tmp_path, printing(tmp_path, listed(cards)))
+    with opened("amd", **settings) as source:
+        assert temperatures(source) == {"0000:2f:00.0": 41.0, "0000:30:00.0": 52.0, "0000:31:00.0": 63.0}
+        printing(tmp_path, listed([cards[0], cards[2]]))
+        assert temperatures(source) == {"0000:2f:00.0": 41.0, "0000:31:00.0": 63.0}
+
+
+def test_gpus_after_a_lost_one_keep_their_values_although_amd_smi_renumbers_them(tmp_path: Path) -> None:
+    gpus = {f"0000:{bus}:00.0": celsius for bus, celsius in (("2f", 41), ("30", 52), ("31", 63))}
+
+    def listed(remaining: dict[str, int]) -> dict[str, Any]:
+        metric = [{"gpu": n, "temperature": {"hotspot": celsius}} for n, celsius in enumerate(remaining.values())]
+        return amd_smi(tmp_path, metric, [*remaining])
+
+    with opened("amd", **listed(gpus)) as source:
+        assert temperatures(source) == gpus
+        del gpus["0000:30:00.0"]
+        listed(gpus)
+        assert temperatures(source) == gpus
+
+
+def test_energy_without_a_counter_in_amd_smi_is_the_integral_of_power(tmp_path: Path) -> None:
+    metric = {"gpu": 0, "power": {"socket_power": {"value": 141, "unit": "W"}}, "energy": "N/A"}
+    with opened("amd", **amd_smi(tmp_path, [metric], ["0000:2f:00.0"])) as source:
+        assert [*series_of(all_of(source), c.HW_ENERGY).values()] == [Rate(141)]

@@ -247,7 +247,7 @@ AMD_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("asic/market_name",),
     "device": ("asic/device_id",),
     "serial": ("board/product_serial",),
-    "vbios": ("vbios/version", "vbios/part_number"),
+    "vbios": ("vbios/version", "vbios/part_number", "ifwi/version", "ifwi/part_number"),  # ifwi since ROCm 7.1
     "address": ("bus/bdf",),
     "driver": ("driver/version", "driver/driver_version"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar, Final
@@ -74,7 +75,7 @@ class ToolGpu(Gpu):
             c.GPU_INDEX: index,
         }
         self.facts = {name: fact for name, fact in facts.items() if fact is not None}
-        if any(field.series == ENERGY.series for field in output.values):
+        if any(field.series == ENERGY.series and field.is_plausible(text) for field, text in output.values.items()):
             self.counters.add(ENERGY.series)
 
     def read(self) -> Iterator[Point]:
@@ -109,7 +110,7 @@ class ToolDriver(AcceleratorDriver):
     def __init__(self, command: Command, processes: Processes) -> None:
         self._command = command
         self._processes = processes
-        self._gpus: dict[int, ToolGpu] = {}
+        self._gpus: dict[tuple[str, int], ToolGpu] = {}
         self._is_fresh = True
         self._update(self.outputs())
         if not self._gpus:
@@ -132,14 +133,18 @@ class ToolDriver(AcceleratorDriver):
         for gpu in self._gpus.values():
             gpu.output = None
         taken = {gpu.id for gpu in self._gpus.values()}
+        places = Counter[str]()
         for output in sorted(outputs, key=lambda output: (output.address, output.number)):
-            if output.number in self._gpus:
-                self._gpus[output.number].output = output
+            # The number changes if a GPU before it is gone. Partitions may have the same address.
+            key = output.address, places[output.address] if output.address else output.number
+            places[output.address] += 1
+            if key in self._gpus:
+                self._gpus[key].output = output
             else:  # two dies of a board may have the same number
                 names = (chip_number(output.facts.get("unique", "")), output.address, f"gpu{output.number}")
                 unique = next(name for name in names if name and name not in taken)
                 taken.add(unique)
-                self._gpus[output.number] = ToolGpu(len(self._gpus), unique, output, self.name)
+                self._gpus[key] = ToolGpu(len(self._gpus), unique, output, self.name)
 
     def devices(self) -> Sequence[ToolGpu]:
         """The GPUs that have been listed."""
@@ -170,18 +175,20 @@ class ToolDriver(AcceleratorDriver):
 
 
 class AmdSmi(ToolDriver):
-    """``amd-smi``. Facts and limits are read once; some versions cannot print them."""
+    """``amd-smi``. Facts and limits are read when the list of GPUs changes; some versions cannot print them."""
 
     name = AMD_SMI_TOOL.name
-    _static: Mapping[int, Texts] | None = None
+    _numbers: Sequence[int] | None = None
+    _static: Mapping[int, Texts]
 
     def outputs(self) -> list[GpuOutput]:
         """Run the tool."""
-        if self._static is None:
-            self._static = {}
+        metric = parse_amd_smi(self.run("metric", "--json"))
+        if [*metric] != self._numbers:
+            self._numbers, self._static = [*metric], {}
             with suppress(ValueError):
                 self._static = parse_amd_smi(self.run("static", "--json"))
-        return amd_smi_gpus(parse_amd_smi(self.run("metric", "--json")), self._static)
+        return amd_smi_gpus(metric, self._static)
 
 
 class RocmSmi(ToolDriver):
