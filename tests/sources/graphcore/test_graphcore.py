@@ -278,6 +278,13 @@ def test_wandb_keys_without_a_number_are_dropped() -> None:
     }
 
 
+@pytest.mark.parametrize("session", [{}, {"ipu utilisation (session)": "N/A"}], ids=["missing", "unavailable"])
+def test_wandb_keys_of_a_used_ipu_do_not_depend_on_the_session(session: dict[str, str]) -> None:
+    assert _wandb_keys({"id": "0", "user process id": str(STRANGER), "ipu power": "120W", **session}) == {
+        "ipu.0.ipu power (W)": 120
+    }
+
+
 def test_snapshot_prints_wandb_keys_of_ipus(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
     line = ["snapshot", "--format", "wandb", "--pid", str(os.getpid()), "--window", "0.1"]

@@ -17,7 +17,8 @@ class Probe(SourceProbe[Graphcore, Devices]):
 
     def convert(self, source: Graphcore, points: list[Point]) -> Devices:
         """Return each used IPU."""
-        return {int(id.removeprefix("ipu")): ipu for id, ipu in by_device(points).items() if ipu.is_used}  # noqa: A001
+        ipus = by_device(points, source.used)
+        return {int(id.removeprefix("ipu")): ipu for id, ipu in ipus.items() if ipu.is_used}  # noqa: A001
 
 
 def _key(name: str, unit: str, metric: Metric, attributes: Attributes = NONE, factor: float = 1) -> Key[Devices]:
