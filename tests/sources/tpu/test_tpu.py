@@ -174,6 +174,17 @@ def test_transfer_count_continues_after_a_runtime_restart() -> None:
         assert counts(source) == [44]
 
 
+def test_transfers_of_the_next_program_are_all_counted() -> None:
+    (place,) = free_addresses(1)
+    with open_source(place) as source:
+        for transfers, expected in ((3, 3), (5, 8)):
+            answers = [distribution([0, transfers, 0], 15.0, buffer_size="8MB+")]
+            with serving(FakeTpu({fields.TRANSFERS["dcn"]: answers}), place):
+                wait_for(lambda: counts(source), 30, "reading of the program")
+                assert counts(source) == [expected]
+            wait_for(lambda: not counts(source), 30, "end of the program")
+
+
 def test_queue_sizes_of_a_core_are_added_over_runtimes() -> None:
     with serving(busy()) as one, serving(busy()) as two, open_source(one.address, two.address) as source:
         one.metrics[fields.QUEUE_SIZE] = [

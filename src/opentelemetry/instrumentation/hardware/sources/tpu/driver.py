@@ -100,8 +100,12 @@ class TpuDriver(AcceleratorDriver):
                 self._devices.whole.slow |= dict(zip(fields.transfers(kind, size.upper()), total))
 
     def _answers(self, names: tuple[str, ...]) -> Mapping[str, Samples]:
-        answers = self.runtime.read(names) if self.runtime else {}
-        self.errors = self.runtime.errors() if self.runtime else ()
+        if self.runtime is None:
+            return {}
+        answers = self.runtime.read(names)
+        self.errors = self.runtime.errors()
+        for address in self.runtime.ended():
+            self._accumulator.forget(address)
         return answers
 
     def _gauges(

@@ -121,6 +121,10 @@ class Runtime:
                 samples[name] = [Sample(**each) for each in answer]
         return samples
 
+    def ended(self) -> list[str]:
+        """Return the addresses at which no program serves its metrics."""
+        return [server.address for server in self._servers if server.refused]
+
     def errors(self) -> list[str]:
         """Return an error for each service that fails."""
         failed = ((server.address, failure) for server in self._servers for failure in server.failures.values())
@@ -195,6 +199,10 @@ class Accumulator:
                 if now is not None:
                     sums[group] = self._add((name, group), program, now)
         return sums
+
+    def forget(self, program: str) -> None:
+        """The next totals at this address are those of another program."""
+        self._last = {key: last for key, last in self._last.items() if key[1] != program}
 
     def _add(self, key: object, program: str, now: Total) -> Total:
         """Add the increase of a program's total since its last answer."""
