@@ -101,6 +101,24 @@ def test_counter_reset_on_the_page_keeps_the_counter_monotonic() -> None:
     assert values == [100, 103, 163, 165, 170], "any smaller value is a reset"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# TYPE a summary\na_sum -2\n",
+        "# TYPE a histogram\na_sum -2\n",
+        "# TYPE a counter\na -2\n",
+        "a 1.7976931348623157e308\n",
+        "a -1.7976931348623157e308\n",
+        "a NaN\n",
+    ],
+)
+def test_value_that_cannot_be_exported_is_absent(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    with playing(lambda _: Answering(f"{text}b 1\n"), settings()) as stage:
+        assert [line.partition("{")[0] for line in scraped(stage)] == ["b", "openmetrics.up"]
+        assert any(line.startswith("otel_hardware.source.up") and "} 1 {" in line for line in stage.tick())
+    assert warnings(caplog) == []
+
+
 def test_series_beyond_max_series_are_dropped_and_counted() -> None:
     text = "".join(f'a{{n="{number}"}} {number}\n' for number in range(8))
     drivers = Answering(text, 'a{n="new"} 1\n' + text)

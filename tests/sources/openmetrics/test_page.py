@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -137,6 +138,8 @@ def test_invalid_line_drops_its_metric_family_only() -> None:
     assert len(parsed.invalid) == 3
     parsed = parse("# TYPE a gauge\na 1\n# TYPE b gauge\nb one\n# TYPE c gauge\nc 3\n# EOF\n", OPENMETRICS)
     assert names(parsed) == ["a", "c"]
+    parsed = parse("a 1\nb one\nc 3\n")  # no types
+    assert (names(parsed), len(parsed.invalid)) == (["a", "c"], 1)
 
 
 @pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8", "text/html;\r\n\x1b[2J"])
@@ -166,6 +169,52 @@ def test_page_beyond_the_line_limit_is_truncated() -> None:
         assert (len(parsed.samples), parsed.beyond) == (5_000, 100)
     parsed = parse('a{n="' + "x" * 20_000 + '"} 1\nb 1\n')
     assert (names(parsed), parsed.beyond) == (["b"], 1)
+
+
+def test_buckets_do_not_count_towards_the_line_limit() -> None:
+    histogram = "".join(
+        f'job_bucket{{n="{number}",le="+Inf"}} 1\njob_count{{n="{number}"}} 1\njob_sum{{n="{number}"}} 2\n'
+        for number in range(2_000)
+    )
+    page = f"# TYPE job histogram\n{histogram}# TYPE after gauge\nafter 5\n"
+    for text, kind in ((page, TEXT), (f"{page}# EOF\n", OPENMETRICS)):
+        parsed = parse(text, kind)
+        assert (len(parsed.samples), parsed.beyond) == (4_001, 0)
+        parsed = parse(text, kind, ["after", "job_sum"])
+        assert (len(parsed.samples), parsed.beyond) == (2_001, 0)
+
+
+def test_lines_of_a_family_need_not_be_together() -> None:
+    head = "# TYPE done counter\n# TYPE temp gauge\n"
+    page = "".join(f'done{{gpu="{number}"}} 1\ntemp{{gpu="{number}"}} 40\n' for number in range(3))
+    every = [sample for sample in parse(head + page).samples if sample.name == "done"]
+    assert [(sample.type, sample.labels["gpu"]) for sample in every] == [("counter", str(gpu)) for gpu in range(3)]
+    page = page.replace("done{", "done_total{")
+    assert {sample.type for sample in parse(f"{head}{page}# EOF\n", OPENMETRICS).samples} == {"counter", "gauge"}
+
+
+def test_counters_with_and_without_total_are_two_metrics() -> None:
+    page = "# TYPE done counter\ndone 5\n# TYPE done_total counter\ndone_total 7\n"
+    assert {sample.name: sample.value for sample in parse(page).samples} == {"done": 5, "done_total": 7}
+
+
+def test_page_with_too_many_families_is_truncated() -> None:
+    page = "".join(f"# TYPE a{number} gauge\na{number} 1\n" for number in range(5_100))
+    for words in (None, ["a"]):
+        parsed = parse(page, words=words)
+        assert (len(parsed.samples), parsed.beyond) == (5_000, 100)
+
+
+def test_names_that_change_with_each_page_take_little_memory() -> None:
+    parser = Parser(Filters("end", ["other"]))
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            parser.parse(TEXT, f"a{number}{'x' * 1_000_000} 1\n".encode(), NOW)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5_000_000
 
 
 def test_quoted_utf_8_metric_name_is_parsed() -> None:

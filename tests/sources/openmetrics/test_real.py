@@ -258,12 +258,26 @@ def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dic
     return compared
 
 
+MIXED = """\
+# TYPE done counter
+# TYPE temp gauge
+# TYPE done_total counter
+done{gpu="0"} 1
+temp{gpu="0"} 40
+done{gpu="1"} 2
+temp{gpu="1"} 41
+done_total 3
+"""
+"""A page on which the lines of a family are not together, and counters with and without ``_total``."""
+
+
 def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) -> None:
     """All but histograms: the Collector has their buckets, the source count and sum."""
     need(otelcol)
     texts = {"dcgm": (pages.dcgm(0), pages.PROMETHEUS), "vllm": (pages.VLLM, pages.PROMETHEUS)}
     texts["all"] = (pages.ALL, pages.OPENMETRICS)
     texts["client"] = (generate_latest(registry()).decode(), pages.PROMETHEUS)
+    texts["mixed"] = (MIXED, pages.PROMETHEUS)
     with ExitStack() as stack:
         webs = {name: stack.enter_context(Web(page(*each))) for name, each in texts.items()}
         scrapes = [

@@ -19,7 +19,8 @@ Label: TypeAlias = "tuple[str, re.Pattern[str], re.Pattern[str]]"
 """A label, the expression for its value, and an expression that finds the value in a line of a page."""
 
 _MAX_CACHED: Final = 20_000
-"""Maximum number of names with a cached result."""
+_LONGEST_CACHED: Final = 200
+"""Maximum number and length of names with a cached result."""
 
 
 class Filters:
@@ -41,10 +42,13 @@ class Filters:
             for name, labels in pairs.items()
         ]
         self._endpoint = endpoint
-        self.matching = lru_cache(_MAX_CACHED)(self._matching)
+        self._cached = lru_cache(_MAX_CACHED)(self._matching)
+
+    def matching(self, name: str) -> tuple[tuple[Label, ...], ...]:
+        """Return the label conditions of each filter that matches a name; empty if no filter does."""
+        return self._cached(name) if len(name) <= _LONGEST_CACHED else self._matching(name)
 
     def _matching(self, name: str) -> tuple[tuple[Label, ...], ...]:
-        """Return the label conditions of each filter that matches a name; empty if no filter does."""
         path = f"{self._endpoint}.{name}"
         conditions = tuple(labels for pattern, labels in self._filters if pattern.search(path))
         return ((),) if () in conditions else conditions

@@ -44,32 +44,23 @@ UNITS: Final = {
 }
 """UCUM codes of Prometheus's units. Other units are kept as they are."""
 
-_PARTS: Final = {
-    "histogram": {"_count": Kind.COUNTER, "_sum": Kind.COUNTER},
-    "summary": {"_count": Kind.COUNTER, "_sum": Kind.COUNTER},
-    "gaugehistogram": {"_gcount": Kind.GAUGE, "_gsum": Kind.GAUGE},
-}
-"""The samples of a type that are reported, by the suffix of the name."""
-
 _MAX_HELP: Final = 1000
 """Maximum characters of a description."""
 
 
 def instrument_kind(sample: Sample) -> Kind | None:
-    """Return the kind of instrument; None for buckets, quantiles and creation times, which are not reported."""
-    parts = _PARTS.get(sample.type)
-    if parts is not None:
-        return parts.get(sample.name.removeprefix(sample.family))
-    if sample.type != "counter":
-        return Kind.UPDOWN if sample.type in ("info", "stateset") else Kind.GAUGE
-    is_creation_time = sample.name == f"{sample.family}_created"
-    return None if is_creation_time or sample.value < 0 else Kind.COUNTER
+    """Return the kind of instrument; None for a sample that is not reported."""
+    if sample.type in ("counter", "summary"):
+        return None if sample.value < 0 else Kind.COUNTER
+    if sample.type == "gaugehistogram" and sample.name.endswith("_bucket"):
+        return None
+    return Kind.UPDOWN if sample.type in ("info", "stateset") else Kind.GAUGE
 
 
 def scraped_metric(endpoint: str, sample: Sample, kind: Kind) -> Metric:
     """Return the metric of a sample, with its name on the page."""
     unit = UNITS.get(sample.unit, sample.unit)
-    if sample.type in _PARTS and sample.name.endswith("count"):
+    if sample.type in ("summary", "gaugehistogram") and sample.name.endswith("count"):
         unit = "{observation}"  # a gauge in "1" would be a ratio
     if not re.fullmatch(r"[!-~]{0,63}", unit):
         unit = ""

@@ -1,6 +1,7 @@
 """Parse a scraped page with ``prometheus_client``.
 
-Lines that no filter matches are dropped before parsing. For an invalid line, only its metric family is dropped.
+Buckets, quantiles, creation times and lines that no filter matches are dropped before parsing. For an invalid line,
+only its metric family is dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from math import isfinite
 from typing import Any, Final, NamedTuple, TypeVar
 
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
@@ -26,7 +26,8 @@ _META = re.compile(r'#[ \t]+(HELP|TYPE|UNIT)[ \t]+("(?:[^"\\]|\\.)*"|\S+)[ \t]*(
 _NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]*)|\{\s*"((?:[^"\\]|\\.)*)")')
 
 _MAX_LINES: Final = 5_000
-"""Maximum number of lines of a page that are parsed: several times as many as there may be series."""
+"""Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
+series."""
 
 _MAX_LENGTH: Final = 1 << 14
 """Maximum characters of a line."""
@@ -34,8 +35,17 @@ _MAX_LENGTH: Final = 1 << 14
 _MAX_AGE: Final = 300.0
 """Seconds after which a sample with a timestamp of its own is stale, as in Prometheus."""
 
-_WHOLE_FAMILY: Final = ("histogram", "gaugehistogram")
-"""Types for which the OpenMetrics parser needs all lines of the family."""
+_MAX_VALUE: Final = 1e100
+"""Limit of values. A larger one, such as DBL_MAX, stands for a value that is not known."""
+
+_SUFFIXES: Final[Mapping[str, Mapping[str, bool]]] = {
+    "counter": {"_total": True, "_created": False},
+    "summary": {"": False, "_count": True, "_sum": True, "_created": False},
+    "histogram": {"": False, "_bucket": False, "_count": True, "_sum": True, "_created": False},
+    "gaugehistogram": {"_bucket": True, "_gcount": True, "_gsum": True},  # the parser needs the buckets
+    "info": {"_info": True},
+}
+"""For each type, the suffixes that its samples have after the name of the family, and whether such lines are parsed."""
 
 _PAUSE: Final = 1e-4
 _LINES_PER_PAUSE: Final = 20
@@ -50,8 +60,7 @@ class Sample(NamedTuple):
 
     Attributes:
         name: The name on the page.
-        family: The name that TYPE, HELP and UNIT refer to.
-        type: Counter, gauge, histogram, summary, info, stateset, gaugehistogram, unknown or untyped.
+        type: Counter, gauge, summary (a histogram as well), info, stateset, gaugehistogram, unknown or untyped.
         help: The description of the family.
         unit: The unit as Prometheus names it, such as seconds or bytes.
         labels: Labels with a value.
@@ -59,7 +68,6 @@ class Sample(NamedTuple):
     """
 
     name: str
-    family: str
     type: str
     help: str
     unit: str
@@ -84,25 +92,39 @@ class Page:
     stale: int = 0
 
 
-class _Block:
-    """The lines of one family."""
+class _Family:
+    """The lines of one metric family, which need not be together on the page."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.type = ""
-        self.head: list[str] = []
+        self.head: dict[str, str] = {}
         self.lines: list[str] = []
-        self.wanted = False
 
-    def add_meta(self, line: str, meta: re.Match[str]) -> None:
-        """Add a HELP, TYPE or UNIT line."""
-        self.head.append(line)
-        if meta[1] == "TYPE":
-            self.type = meta[3].strip()
+    def add_meta(self, keyword: str, name: str, text: str) -> None:
+        """Add a HELP, TYPE or UNIT line. A second one is ignored."""
+        if keyword in self.head:
+            return
+        if keyword == "TYPE":
+            self.type = text.strip()
+            if self.type == "histogram":  # without buckets, which the parser would miss
+                text = "summary"
+        self.head[keyword] = f"# {keyword} {name} {text}"
 
     def each(self) -> Iterator[str]:
         """Yield the lines with their ends."""
-        return (f"{line}\n" for line in chain(self.head, self.lines))
+        return (f"{line}\n" for line in chain(self.head.values(), self.lines))
+
+
+def _family_of(name: str, families: Mapping[str, _Family]) -> tuple[_Family | None, bool]:
+    """Return the family of a sample, if there is one already, and whether samples of this name are parsed."""
+    family, suffix = families.get(name), ""
+    if family is None:
+        before, _, last = name.rpartition("_")
+        family, suffix = families.get(before), f"_{last}"
+        if family is None or suffix not in _SUFFIXES.get(family.type, ()):
+            return None, True
+    return family, _SUFFIXES.get(family.type, {}).get(suffix, True)
 
 
 def paced(each: Iterable[T], count: int = _LINES_PER_PAUSE) -> Iterator[T]:
@@ -162,25 +184,22 @@ class Parser:
         if text and not strict and not text.endswith("\n"):
             raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
-        blocks = [block for block in self._blocks(text, strict, page) if block.wanted]
-        names = {block.name for block in blocks}
-        for family in self._families(blocks, strict, page):
-            page.samples += self._samples(family, strict, names, now, page)
+        for family in paced(self._families(text, page)):
+            page.samples += self._samples(family, strict, now, page)
         return page
 
-    def _blocks(self, text: str, strict: bool, page: Page) -> Iterator[_Block]:
-        """Yield the metric families, without the lines that cannot match a filter."""
+    def _families(self, text: str, page: Page) -> Iterable[_Family]:
+        """Return the metric families with the lines that may match a filter."""
         matching, may_match = self._filters.matching, self._filters.may_match
-        block, left = _Block(), _MAX_LINES
+        families: dict[str, _Family] = {}
+        left = _MAX_LINES
         for start, line in paced(_lines(text), 2 * _LINES_PER_PAUSE):
+            meta = _META.match(line) if line[:1] == "#" else None
+            if meta is not None:
+                family = _kept(_unquoted(meta[2]), families)
+                if family is not None:
+                    family.add_meta(*meta.groups())
             if line[:1] == "#":
-                meta = _META.match(line)
-                if meta is not None:
-                    name = _unquoted(meta[2])
-                    if name != block.name:
-                        yield block
-                        block = _Block(name)
-                    block.add_meta(line, meta)
                 continue
             match = _NAME.match(line)
             if match is None:
@@ -188,52 +207,51 @@ class Parser:
                     page.invalid.append("a line without a name")
                 continue
             name = match[1] or _unescaped(match[2])
-            conditions = matching(name)
-            in_whole_family = block.type in _WHOLE_FAMILY and name.startswith(block.name)
-            if not conditions and not (strict and in_whole_family):
-                continue
-            if in_whole_family and not strict and name.endswith("_bucket"):
+            family, is_parsed = _family_of(name, families)
+            needs_all = family is not None and family.type == "gaugehistogram"
+            if not is_parsed or not (matching(name) or needs_all):
                 continue
             if left <= 0 and self._filters.match_all:
                 page.beyond += _samples_from(text, start)
                 break
-            if left <= 0 or len(line) > _MAX_LENGTH:
+            family = family or _kept(name, families)
+            if family is None or left <= 0 or len(line) > _MAX_LENGTH:
                 page.beyond += 1
-                continue
-            if not name.startswith(block.name):
-                yield block
-                block = _Block()
-            wanted = bool(conditions) and (conditions == ((),) or may_match(name, line))
-            if wanted or (strict and in_whole_family):
+            elif needs_all or may_match(name, line):
                 left -= 1
-                block.lines.append(line)
-                block.wanted = block.wanted or wanted
-        yield block
+                family.lines.append(line)
+        return families.values()
 
-    def _families(self, blocks: Iterable[_Block], strict: bool, page: Page) -> Iterator[Any]:
-        """Parse all families at once, or one by one if any is invalid."""
-        parse, end = self._parsers[strict], ["# EOF\n"] if strict else []
+    def _samples(self, family: _Family, strict: bool, now: float, page: Page) -> Iterator[Sample]:
+        """Parse the lines of a family, and yield its samples that match the filters."""
+        if not family.lines:
+            return
         try:
-            lines = chain.from_iterable(block.each() for block in blocks)
-            yield from list(parse(paced(chain(lines, end))))
-        except _INVALID:
-            for block in blocks:
-                try:
-                    yield from list(parse(paced(chain(block.each(), end))))
-                except _INVALID as error:
-                    page.invalid.append(f"{block.name or 'a family'}: {error}"[:200])
+            end = ["# EOF\n"] if strict else []
+            parsed = list(self._parsers[strict](paced(chain(family.each(), end))))
+        except _INVALID as error:
+            page.invalid.append(f"{family.name or 'a family'}: {error}"[:200])
+            return
+        for each in parsed:
+            for name, labels, value, timestamp, *_ in paced(each.samples):
+                if not strict and each.type == "counter":
+                    name = family.name  # noqa: PLW2901 - the parser adds _total where the page has none
+                if not isinstance(value, (int, float)) or not -_MAX_VALUE < value < _MAX_VALUE:
+                    continue
+                if not self._filters.matches(name, labels):
+                    continue
+                if timestamp is not None and now - float(timestamp) > _MAX_AGE:
+                    page.stale += 1
+                    continue
+                known = {label: text for label, text in labels.items() if text}
+                yield Sample(name, each.type, each.documentation, each.unit, known, float(value))
 
-    def _samples(self, family: Any, strict: bool, names: set[str], now: float, page: Page) -> Iterator[Sample]:
-        for name, labels, value, timestamp, *_ in paced(family.samples):
-            if not strict and family.type == "counter" and name not in names:
-                name = name.removesuffix("_total")  # noqa: PLW2901 - the parser adds it where the page has none
-            if not isinstance(value, (int, float)) or not isfinite(value) or not self._filters.matches(name, labels):
-                continue
-            if timestamp is not None and now - float(timestamp) > _MAX_AGE:
-                page.stale += 1
-                continue
-            known = {label: text for label, text in labels.items() if text}
-            yield Sample(name, family.name, family.type, family.documentation, family.unit, known, float(value))
+
+def _kept(name: str, families: dict[str, _Family]) -> _Family | None:
+    """Return the family of this name, which is added if there are not too many."""
+    if name not in families and len(families) < _MAX_LINES:
+        families[name] = _Family(name)
+    return families.get(name)
 
 
 def _unquoted(name: str) -> str:
