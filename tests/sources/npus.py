@@ -262,6 +262,16 @@ def runtime(pid: int, cores: Sequence[int], tick: int, tag: str = "", v3d: bool 
     return {"pid": pid, "address": "", "neuron_runtime_tag": tag or str(pid), "error": "", "report": report}
 
 
+def listing(entry: dict[str, Any], cores: Sequence[int]) -> dict[str, Any]:
+    """An application in the report of an older neuron-monitor, which also lists the cores that it does not use."""
+    groups = entry["report"]
+    sizes = groups["memory_used"]["neuron_runtime_used_bytes"]["usage_breakdown"]["neuroncore_memory_usage"]
+    for core in map(str, cores):
+        groups["neuroncore_counters"]["neuroncores_in_use"].setdefault(core, {"neuroncore_utilization": 0})
+        sizes.setdefault(core, dict.fromkeys(("constants", "model_code", "runtime_memory", "tensors"), 0))
+    return entry
+
+
 def report(
     runtimes: Sequence[Mapping[str, Any]], devices: int, tick: int, hardware: Mapping[str, Any]
 ) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import reports_of
-from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, program, runtime
+from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, listing, program, runtime
 
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
@@ -16,8 +16,10 @@ from opentelemetry.instrumentation.hardware.wandb.keys import row
 from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Probe
 
 
-def cores(runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], environ: Mapping[str, str]) -> list[str]:
-    """The cores with a utilization."""
+def percents(
+    runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], environ: Mapping[str, str]
+) -> dict[str, float]:
+    """The utilization by core."""
     drivers = Npus({**namespace, "/dev/neuron0": ""} | program(CHILD), reports_of(*runtimes))
     config = Config.read({"devices": "all"}, {})
     probe = Probe(config, STRANGER)
@@ -25,7 +27,7 @@ def cores(runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], e
     reading = probe.read()
     probe.close()
     keys = row(KEYS, reading) if reading else {}
-    return [name.split(".")[1] for name in keys if name.endswith(".neuroncore_utilization")]
+    return {name.split(".")[1]: keys[name] for name in keys if name.endswith(".neuroncore_utilization")}
 
 
 RANKS = [runtime(4240, (0,), 1), runtime(STRANGER, (1,), 1), runtime(4242, (2,), 1)]
@@ -52,4 +54,14 @@ FOREIGN = [runtime(7000 + rank, (rank,), 1, tag=f"job{rank}") for rank in range(
 def test_runtime_is_that_of_the_process_or_of_its_rank(
     runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], rank: str, expected: list[str]
 ) -> None:
-    assert cores(runtimes, namespace, {"LOCAL_RANK": rank} if rank else {}) == expected
+    assert [*percents(runtimes, namespace, {"LOCAL_RANK": rank} if rank else {})] == expected
+
+
+def test_core_of_a_rank_is_that_of_the_runtime_that_uses_it() -> None:
+    ranks = [listing(runtime(7000 + rank, (rank,), 1, tag=f"job{rank}"), range(4)) for rank in range(4)]
+    assert percents(ranks, CONTAINER, {"LOCAL_RANK": "2"}) == {"2": 40.0625}
+
+
+def test_cores_that_the_runtime_lists_but_does_not_use_have_no_utilization() -> None:
+    ours = listing(runtime(STRANGER, (0,), 1), range(2))
+    assert percents([ours], HOST, {}) == {"0": 40.0625, "1": 0}

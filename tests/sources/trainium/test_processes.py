@@ -13,6 +13,7 @@ from tests.sources.npus import (
     CONTAINER,
     HOST,
     Npus,
+    listing,
     old_files,
     program,
     runtime,
@@ -167,6 +168,25 @@ def test_core_utilization_is_summed_over_runtimes() -> None:
         if series.attributes[c.NEURON_MEMORY_CATEGORY] == "tensors"
     }
     assert tensors == {"neuroncore0": 2 * 943_608, "neuroncore2": 3 * 943_608, "neuroncore4": 943_608}
+
+
+def test_runtime_uses_only_some_of_the_cores_that_it_lists() -> None:
+    ours, other = (listing(runtime(pid, (core,), 1), range(4)) for pid, core in ((STRANGER, 1), (4242, 2)))
+    drivers = Npus(HOST | old_files(2, 2, 1) | program(), reports_of(ours, other))
+    points = all_of(open_source(drivers, settings={"devices": "process"}))
+    used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
+    assert used == {"neuroncore1"}
+    source = open_source(drivers, all_processes=True)
+    all_of(source)
+    assert {(holder.device, holder.pid) for holder in source.holders} == {("neuron0", STRANGER), ("neuron1", 4242)}
+
+
+def test_idle_runtime_without_memory_may_use_all_cores_that_it_lists() -> None:
+    idle = listing(runtime(STRANGER, (), 1), range(2))
+    drivers = Npus(HOST | old_files(1, 4, 1) | program(), reports_of(idle))
+    points = all_of(open_source(drivers, settings={"devices": "process"}))
+    used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
+    assert used == {"neuroncore0", "neuroncore1"}
 
 
 def test_every_runtime_is_reported_without_an_observed_program() -> None:

@@ -33,7 +33,7 @@ class Probe(SourceProbe[Trainium, "Runtime | None"]):
         runtime = _choose(source, core)
         if runtime is None:
             return None
-        cores = {core} if core in runtime.core_numbers else runtime.core_numbers
+        cores = {core} if core in runtime.listed_cores else runtime.listed_cores
         reported = {each for each in cores if f"neuroncore{each}" in source.selection}
         percent = {core: share for core, share in runtime.percent.items() if core in reported}
         sizes = {core: sizes for core, sizes in runtime.cores.items() if core in reported}
@@ -47,7 +47,7 @@ def _choose(source: Trainium, core: int | None) -> Runtime | None:
     the first runtime of any rank.
     """
     own = [runtime for runtime in source.runtimes if runtime.pid == source.context.pid]
-    of_rank = [each for each in (*source.runtimes, *source.all_runtimes) if core in each.core_numbers]
+    of_rank = [each for each in (*source.runtimes, *source.all_runtimes) if core in each.used_cores]
     return next(iter([*own, *of_rank, *source.runtimes]), None)
 
 

@@ -108,7 +108,7 @@ class Neuron(AcceleratorDriver):
     def _place_cores(self, devices: Sequence[NeuronDevice], report: Report | None, per_device: int | None) -> None:
         """Assign the cores to their devices, with the utilization and memory that all runtimes report."""
         runtimes = report.runtimes if report else ()
-        named = {core for runtime in runtimes for core in runtime.core_numbers}
+        named = {core for runtime in runtimes for core in runtime.listed_cores}
         unplaced = sorted(named.difference(*(device.cores for device in devices)))
         for device in devices:
             device.unplaced = unplaced
@@ -138,7 +138,7 @@ class Neuron(AcceleratorDriver):
         for device in self._devices.values():
             sizes: dict[int, int | None] = {}
             for runtime in self._report.runtimes if self._report else ():
-                cores = runtime.core_numbers & {*device.cores}
+                cores = runtime.used_cores & {*device.cores}
                 if cores:
                     used = [runtime.cores.get(core) for core in cores]
                     known = [sum(each.values()) for each in used if each is not None]

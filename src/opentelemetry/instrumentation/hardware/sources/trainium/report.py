@@ -70,9 +70,15 @@ class Runtime:
     cpu: Mapping[str, Number] = field(default_factory=dict)
 
     @property
-    def core_numbers(self) -> set[int]:
-        """The numbers of the cores that the process uses."""
+    def listed_cores(self) -> set[int]:
+        """The numbers of the listed cores. Some versions of the tool also list those that the process does not use."""
         return {*self.percent, *self.cores}
+
+    @property
+    def used_cores(self) -> set[int]:
+        """The numbers of the cores that the process uses: those that are busy or have memory in use, else all."""
+        busy = {core for core, percent in self.percent.items() if percent}
+        return busy.union(core for core, sizes in self.cores.items() if any(sizes.values())) or self.listed_cores
 
 
 @dataclass(frozen=True)
