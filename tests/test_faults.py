@@ -23,8 +23,8 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import HW_ERRORS, SOURCE
 from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.pipeline import found
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
-from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 
 
@@ -71,10 +71,10 @@ class Faulty:
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[Faulty]:
     made = Faulty()
-    found = discover()
+    known = discover()
     for name, source in made.sources().items():
-        found[name] = lambda source=source: source  # type: ignore[misc]
-    monkeypatch.setattr(session, "discover", lambda: found)
+        known[name] = lambda source=source: source  # type: ignore[misc]
+    monkeypatch.setattr(found, "discover", lambda: known)
     yield made
     made.faulty = False
     made.answer.set()

@@ -43,7 +43,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_NETWORK_ERRORS, SYSTEM_UPTIME
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Point, Series
-from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline import found
 from opentelemetry.instrumentation.hardware.sources import Source
 
 SDK = Version(version("opentelemetry-sdk"))
@@ -103,8 +103,8 @@ def instrument(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
 
     def start(*sources: type[Source], **options: Any) -> None:
         if sources:
-            found = {source.name: lambda source=source: source for source in sources}
-            monkeypatch.setattr(session, "discover", lambda: found)
+            known = {source.name: lambda source=source: source for source in sources}
+            monkeypatch.setattr(found, "discover", lambda: known)
         HardwareInstrumentor().instrument(
             **{"meter_provider": bench.provider, "sample_interval": 0, "reporter": "always", **options}
         )
@@ -404,7 +404,7 @@ def test_exception_from_instrument_aborts_other_instrumentations(
     def broken() -> None:
         raise RuntimeError("this machine is odd")
 
-    monkeypatch.setattr(session, "discover", broken)
+    monkeypatch.setattr(found, "discover", broken)
     instrument()
     assert "this machine is odd" in caplog.text
 

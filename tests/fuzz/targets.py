@@ -485,7 +485,8 @@ def _setting_seeds() -> Iterator[bytes]:
 @cache
 def _file() -> str:
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    return tempfile.NamedTemporaryFile(suffix=".yaml", dir=folder).name
+    with tempfile.NamedTemporaryFile(suffix=".yaml", dir=folder) as file:
+        return file.name
 
 
 def endpoint_file(data: bytes) -> None:

@@ -18,6 +18,10 @@ SITE = "/usr/lib/python3/site-packages"
         (["-s", "-E", "-c", "from multiprocessing.semaphore_tracker import main;main(5)"], True),
         (["-c", "from joblib.externals.loky.backend.resource_tracker import main; main(4, False)"], True),
         (["-c", "from multiprocessing.forkserver import main; main(5, 6, ['__main__'], **{})"], True),
+        (
+            ["-c", "import sys; from multiprocessing.forkserver import main; main(5, 6, [], sys_argv=sys.argv[1:])"],
+            True,
+        ),
         (["-u", f"{SITE}/ray/_private/log_monitor.py", "--session-dir=/tmp/ray"], True),
         (["-u", f"{SITE}/ray/_private/runtime_env/agent/main.py"], True),
         (["-u", f"{SITE}/ray/dashboard/agent.py"], True),

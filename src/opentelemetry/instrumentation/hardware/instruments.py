@@ -105,6 +105,8 @@ class Instruments:
         if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes):
             limit_messages(provider, 1)
             provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
+            # Since Python 3.14, an exit hook that was unregistered in another one runs nevertheless: that of the SDK.
+            logging.getLogger(type(provider).__module__).addFilter(lambda record: _TWICE not in record.getMessage())
 
     def _real_provider(self) -> MeterProvider | None:
         """Return the provider, or the global one in place of its proxy; None if it is gone or not there yet."""
@@ -242,6 +244,10 @@ class Instruments:
             name += "_"
         self._names.add((metric.endpoint, name.lower()))
         return name
+
+
+_TWICE = "shutdown can only be called once"
+"""What the SDK logs at a second shutdown."""
 
 
 def limit_messages(provider: MeterProvider, most: int) -> None:

@@ -27,6 +27,9 @@ _REDIRECTS: Final = 2
 _HEAD: Final = 1 << 16
 """Maximum bytes that are received before the body."""
 
+_BUFFER: Final = 1 << 13
+"""Bytes that are read at once with the header. The default of Python 3.14 is longer than ``_HEAD``."""
+
 _TYPE: Final = 256
 """Characters of the Content-Type that are kept: more than a media type and its parameters have."""
 
@@ -241,7 +244,7 @@ class _Limited(io.RawIOBase):
         self._connection.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(self)
+        return io.BufferedReader(self, _BUFFER)
 
     def close(self) -> None:
         """Do nothing: the connection is closed by its owner."""

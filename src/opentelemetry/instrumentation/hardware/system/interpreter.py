@@ -6,7 +6,9 @@ import re
 import sys
 from typing import Final
 
-_CODE: Final = re.compile(r"from [\w.]*\b(resource_tracker|semaphore_tracker|forkserver) import main\b")
+_CODE: Final = re.compile(
+    r"(?:import sys; )?from [\w.]*\b(resource_tracker|semaphore_tracker|forkserver) import main\b"
+)
 """Programs (``python -c``) of multiprocessing, and of loky, which joblib uses."""
 
 _SCRIPT: Final = re.compile(r"/ray/(autoscaler/|dashboard/|_private/(log_monitor\.py|runtime_env/))")
