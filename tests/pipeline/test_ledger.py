@@ -94,6 +94,29 @@ def test_rate_is_integrated() -> None:
     assert machine.increase(r.GPU_TIME, 101.05, 105.15) == pytest.approx(0.25 * 4.1)
 
 
+def test_rate_is_integrated_over_readings_in_between_that_left_it_out() -> None:
+    """While spans are recorded, devices that the program does not use yet are read at the usual interval only."""
+    machine = Machine(lambda now: [BUSY(Rate(0.25))] if round(10 * now) % 20 == 0 or now > 110.05 else [])
+    machine.run(20.0)
+    assert machine.increase(r.GPU_TIME, 103.0, 115.0) == pytest.approx(0.25 * 12.0)
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_integral_over_a_long_gap_is_unknown(interrupted: bool) -> None:
+    machine = Machine(lambda now: [ENERGY(joules(now)), BUSY(Rate(0.25)), throttle("thermal_sw")(Rate(0.5))])
+    machine.run(5.0)
+    if interrupted:
+        machine.ledger.interrupt()
+    machine.clock.now += 20.0 if interrupted else 61.0
+    again = machine.clock.now
+    machine.run(5.0)
+    for column in (r.GPU_TIME, r.THROTTLE_TIME):
+        assert isnan(machine.increase(column, 101.0, again + 4.0))
+    assert machine.increase(r.GPU_TIME, again + 1.0, again + 4.0) == pytest.approx(0.75)
+    expected = joules(again + 4.0) - joules(101.0)
+    assert machine.increase(r.ENERGY, 101.0, again + 4.0) == pytest.approx(expected, rel=0.005), "the device counts"
+
+
 def test_rate_continues_after_the_newest_reading_for_a_while() -> None:
     machine = Machine(lambda now: [ENERGY(joules(now))])
     machine.run(10.0)

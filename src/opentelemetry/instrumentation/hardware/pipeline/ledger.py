@@ -14,7 +14,7 @@ from math import inf, nan
 from typing import Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Metric, Point, Series
+from opentelemetry.instrumentation.hardware.model import Metric, Point, Rate, Series
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.rows import SIZE, Rows
@@ -28,6 +28,10 @@ _QUIET: Final = 60.0
 _LARGEST_STEP: Final = 0.5
 """Seconds that the wall clock may gain or lose between two readings. After a larger step the ledger begins again,
 because the times of spans are those of the wall clock."""
+
+_LONGEST_GAP: Final = 60.0
+"""Seconds between two readings of a rate after which its integral is unknown. Devices that the program does not use,
+and all devices while there are no spans, are read seldom."""
 
 _METRICS: Final = frozenset(
     {
@@ -67,7 +71,7 @@ class Demand:
         """Whether a span began within the last minute."""
         return now < self._until[0]
 
-    def ledger(self, clock: Callable[[], float]) -> Ledger:
+    def ledger(self, clock: Callable[[], float] = time.monotonic) -> Ledger:
         """Return a new ledger for a source."""
         return Ledger(clock)
 
@@ -76,7 +80,7 @@ class Ledger:
     """The ledger of one source.
 
     Args:
-        clock: Monotonic seconds.
+        clock: Monotonic seconds, with those in which the process was stopped or another thread kept the GIL.
         wall_clock: Seconds since the epoch, which spans are timed with.
         blank: Makes empty rows.
         publish: Called with the rows that are to be used from now on.
@@ -103,7 +107,8 @@ class Ledger:
         self._blank = blank
         self._publish = publish
         self._offset = wall_clock() - clock()
-        self._totals = Aggregator(CounterStore())
+        self._totals = Aggregator(CounterStore(), longest_gap=_LONGEST_GAP)
+        self._rates: dict[Series, float] = {}  # when each was read last
         self._reasons: dict[Series, float] = {}
         self._throttled: dict[str, float] = {}
         self._columns: dict[Column, array[float]] = {}  # of each device: which of them are used is known later
@@ -116,7 +121,9 @@ class Ledger:
         if abs(wall - now - self._offset) > _LARGEST_STEP:
             self._count, self._columns, self.rows = 0, {}, None  # what was published is too old to be used
         self._offset = wall - now
-        self._totals.add(now, [(series, value) for series, value in points if series.metric in _METRICS])
+        read = [(series, value) for series, value in points if series.metric in _METRICS]
+        is_same = not self._forget_gaps(now, [series for series, value in read if type(value) is Rate])
+        self._totals.add(now, read)
         published = self._totals.published
         assert published is not None
         values: dict[Column, float] = {}
@@ -137,7 +144,16 @@ class Ledger:
             self._throttled[id_] = self._throttled.get(id_, 0.0) + increase
             values[c.HW_GPU_THROTTLE_TIME, id_] = self._throttled[id_]
         if values:
-            self._add_row(wall, values, packages is self._packages)
+            self._add_row(wall, values, is_same and packages is self._packages)
+
+    def _forget_gaps(self, now: float, rates: Iterable[Series]) -> bool:
+        """Forget the earlier totals of rates that were not read for long: what they missed is unknown."""
+        before = len(self._columns)
+        for series in rates:
+            if now - self._rates.get(series, -inf) > _LONGEST_GAP:
+                self._columns.pop((series.metric, str(series.attributes.get(c.HW_ID, ""))), None)
+            self._rates[series] = now
+        return len(self._columns) < before
 
     def use(self, devices: frozenset[str]) -> None:
         """Set the devices that the program has used so far, also for the readings that were made already."""
@@ -191,6 +207,7 @@ class Ledger:
     def interrupt(self) -> None:
         """Record that the source was closed: what its devices do until its next reading is unknown."""
         self._totals.interrupt()
+        self._rates.clear()
         if self._count:
             self._add_row(self._wall_clock(), {})
 
