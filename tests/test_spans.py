@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import subprocess
@@ -248,6 +249,21 @@ def test_host_without_accelerators_has_cpu_time_and_memory_of_the_tree(tracing: 
     assert set(found) == TREE_ATTRIBUTES
     assert found[c.SPAN_TREE_CPU_TIME.name] == pytest.approx(1.0, rel=0.4)
     assert found[c.SPAN_TREE_MEMORY_PEAK.name] > 10 * MIB
+
+
+def test_span_during_which_nothing_could_be_read_for_a_while_has_values(tracing: Tracing) -> None:
+    """As while an extension in C keeps the GIL."""
+    ours = HardwareInstrumentor()
+    ours.instrument(sources=["process"], sample_interval=0.1)
+    try:
+        with global_provider(tracing.provider):
+            tracing.tracer.start_span("first").end()
+            wait_for(lambda: any(each.rows and each.rows.count > 2 for each in ledgers()), PATIENCE, "readings")
+            begin = time.time()
+            ctypes.PyDLL(None).usleep(1_500_000)
+            wait_for(lambda: tracing.span_from(begin, time.time()), PATIENCE, "values")
+    finally:
+        ours.uninstrument()
 
 
 # -- which spans

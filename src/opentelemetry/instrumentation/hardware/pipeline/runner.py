@@ -105,7 +105,7 @@ class SourceRunner:
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.name = name
-        self.ledger = None if demand is None else demand.ledger(clock)
+        self.ledger = None if demand is None else demand.ledger()
         self.state = State.STARTING
         self.problem: Problem | None = None
         self.cpu_time = 0.0

@@ -97,7 +97,7 @@ class SharingDemand(Demand):
         self._lock = threading.Lock()
         self._memory[0] = 0.0  # the ledgers of an earlier agent end; their numbers continue, so that ours are noticed
 
-    def ledger(self, clock: Callable[[], float]) -> Ledger:
+    def ledger(self, clock: Callable[[], float] = time.monotonic) -> Ledger:
         """Return a new ledger. It gets its room when it is used, if there is some left."""
         room: list[int] = []
 
