@@ -569,13 +569,18 @@ def test_attributes_are_set_without_the_validation_of_the_sdk(tracing: Tracing) 
     assert dict(tracing.ended().attributes or {}) == {"hw.energy": 2.5, "other": 1}
 
 
-@pytest.mark.parametrize("limit", [0, 3, 7])
-def test_limit_of_attributes_is_kept(limit: int) -> None:
+@pytest.mark.parametrize("limit", [0, 1, 3, 7])
+def test_limit_of_attributes_is_kept_and_those_of_the_program_stay(
+    limit: int, caplog: pytest.LogCaptureFixture
+) -> None:
     provider = TracerProvider(shutdown_on_exit=False, span_limits=SpanLimits(max_span_attributes=limit))
     span: Any = provider.get_tracer("limited").start_span("span", attributes={"own": 1})
     _set_attributes(span, {f"hw.{number}": number for number in range(7)})
     assert len(span.attributes) == limit
+    assert ("own" in span.attributes) == (limit > 0)
+    assert span.dropped_attributes == 8 - limit
     span.end()
+    assert caplog.messages == []
 
 
 def test_attributes_wait_for_those_that_another_thread_sets() -> None:

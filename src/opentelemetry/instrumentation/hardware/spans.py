@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from opentelemetry.context import Context
@@ -200,22 +201,23 @@ def _tokens(attributes: Mapping[str, Any]) -> float:
 def _set_attributes(span: Span, attributes: dict[str, Any]) -> None:
     """Set attributes without validation, which takes longer than all the rest. They are valid: strings and numbers.
 
-    If the SDK has changed, or if the attributes would exceed the limit of the span, the public method is used. The
-    lock is that of the public method. Another thread may end the span; then exporters read the attributes, and they
-    must not change any more.
+    What exceeds the limit of the span is dropped; the public method would drop attributes of the program, and log a
+    warning for each. If the SDK has changed, the public method is used. The lock is that of the public method. Another
+    thread may end the span; then exporters read the attributes, and they must not change any more.
     """
     try:
         bounded: Any = span._attributes
         with span._lock:
             if span._end_time is not None:
                 return
-            inner = bounded._dict
-            if bounded.maxlen is None or len(inner) + len(attributes) <= bounded.maxlen:
-                inner.update(attributes)
-                return
+            inner, most = bounded._dict, bounded.maxlen
+            if most is not None and len(inner) + len(attributes) > most:
+                room = most - len(inner)
+                bounded.dropped += len(attributes) - room
+                attributes = dict(islice(attributes.items(), room))
+            inner.update(attributes)
     except AttributeError:
-        pass
-    span.set_attributes(attributes)
+        span.set_attributes(attributes)
 
 
 class SpanFilter:
