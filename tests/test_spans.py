@@ -621,6 +621,19 @@ def test_unknown_of_one_device_is_absent() -> None:
     assert found[c.SPAN_GPU_TIME.name] == 0.0
 
 
+def test_sum_without_a_source_that_was_not_read_is_absent() -> None:
+    now = [0.0]
+    both = [Ledger(lambda: now[0], lambda: now[0]) for _ in range(2)]
+    for number, ledger in enumerate(both):
+        ledger.use(frozenset({f"GPU-{number}"}))
+    for second in range(20):
+        now[0] = float(second)
+        for number, ledger in enumerate(both[: 1 if second >= 10 else 2]):
+            ledger.add([c.HW_ENERGY(5.0 * second, {c.HW_ID: f"GPU-{number}", c.HW_NAME: "GPU", c.HW_TYPE: "gpu"})])
+    assert measured(both, 2.0, 7.0)[c.SPAN_ENERGY.name] == pytest.approx(50.0)
+    assert measured(both, 2.0, 17.0) == {}
+
+
 def test_interval_is_that_of_what_is_used() -> None:
     """A GPU that the program does not use is read less often."""
     now = [0.0]

@@ -41,7 +41,7 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
     """
     energy = busy = throttled = cpu_energy = resolution = 0.0
     memory = -inf
-    gpus = packages = 0
+    gpus = missing = packages = 0
     process: tuple[Rows, tuple[Place, Place, float]] | None = None
     for ledger in ledgers:
         rows = ledger.rows
@@ -49,6 +49,7 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
             continue  # such as a GPU that is not used, which is read less often
         places = rows.places(begin, end)
         if places is None:
+            missing += rows.devices  # else the sum over the devices of other sources would be taken for all
             continue
         first, last, interval = places
         resolution = interval if interval > resolution else resolution
@@ -67,23 +68,23 @@ def measured(ledgers: Iterable[HasRows], begin: float, end: float) -> dict[str, 
         if rows.has_process:
             process = rows, places
     found = {}
-    if gpus:
+    if gpus and not missing:
         utilization = busy / (end - begin) / gpus
         found[_ENERGY] = energy
         found[_GPU_TIME] = busy
         found[_GPU_UTILIZATION] = 1.0 if utilization > 1.0 else utilization
         found[_GPU_MEMORY_PEAK] = _whole(memory)
         found[_GPU_THROTTLE_TIME] = throttled
-    elif process is not None:
+    elif process is not None and not gpus:
         rows, (first, last, _) = process
         found[_TREE_CPU_TIME] = rows.increase(CPU_TIME, first, last)
         found[_TREE_MEMORY_PEAK] = _whole(rows.peak(TREE_MEMORY, first, last))
     if packages:
         found[_CPU_ENERGY] = cpu_energy
-    if found:
-        found[_RESOLUTION] = resolution
     if isnan(sum(found.values())):
         found = {name: value for name, value in found.items() if not isnan(value)}
+    if found:
+        found[_RESOLUTION] = resolution
     return found
 
 
