@@ -447,6 +447,23 @@ def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml],
 # -- faults
 
 
+def test_provider_that_accepts_no_processor_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Foreign(TracerProvider):
+        def add_span_processor(self, span_processor: object) -> None:
+            raise RuntimeError("it is shut down")
+
+    ours = HardwareInstrumentor()
+    try:
+        with global_provider(Foreign(shutdown_on_exit=False)):
+            ours.instrument(sources=["process"])
+            assert ours._session is not None
+            with global_provider(Foreign(shutdown_on_exit=False)):
+                pass
+    finally:
+        ours.uninstrument()
+    assert [each.message for each in caplog.records] == ["Spans are not measured: RuntimeError: it is shut down"]
+
+
 def test_failure_is_logged_once_and_spans_end(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:
     ours = HardwareInstrumentor()
     ours.instrument(sources=["process"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,8 @@ from opentelemetry import trace
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor, Measurements
+
+_LOG = logging.getLogger(__name__)
 
 
 class GlobalTracerProvider:
@@ -24,6 +27,7 @@ class GlobalTracerProvider:
         self._provider: object = None
         self._resource: object = None
         self._replaced: Any = None
+        self._failed = False
 
     def open(self, session: Measurements) -> None:
         """Measure spans with a session, or with the ledgers of an agent."""
@@ -42,11 +46,19 @@ class GlobalTracerProvider:
         self.check()
 
     def check(self) -> None:
-        """Add the processor if another provider has been set.
+        """Add the processor if another provider has been set. Never raises: programs call it by setting a provider.
 
         The provider of logfire is a shell, in which each ``logfire.configure()`` sets another provider of the SDK. Then
         the resource is another object.
         """
+        try:
+            self._check()
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                _LOG.error("Spans are not measured: %s: %s", type(error).__name__, error)
+
+    def _check(self) -> None:
         provider: Any = trace.get_tracer_provider()
         if self._session is None or not hasattr(provider, "add_span_processor"):
             return
