@@ -79,7 +79,7 @@ GOOGLE_TPU_HLO_EXECUTION_COUNT = counter(
 )
 GOOGLE_TPU_HLO_EXECUTION_TIME = counter(
     "google.tpu.hlo.execution.time", "s", HW_DEVICE,
-    "Sum of the execution times of compiled programs on a TPU device.",
+    "Sum of the times from enqueueing to dequeueing of compiled programs on a TPU device; they include waiting.",
     source="TPU runtime: hlo.execution.timing.distribution.microseconds",
     standard=False,
 )
