@@ -471,7 +471,7 @@ def test_tls_client_certificate_is_sent(certificates: Path) -> None:
 
 def test_missing_or_invalid_tls_certificate_files_are_errors(certificates: Path) -> None:
     with Web(page(TEXT), serving(certificates)) as web:
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(DriverError, match=r"^cannot read the certificates \(/no/such/file\): No such file"):
             fetch(web.url, ca_file="/no/such/file")
         with pytest.raises(DriverError, match="TLS error"):
             fetch(web.url, ca_file=str(certificates / "server.key"))

@@ -140,9 +140,13 @@ class Http:
         """Return a TLS connection. The certificate files are read each time, because they may be renewed."""
         endpoint = self._endpoint
         try:
-            context = ssl.create_default_context(cafile=endpoint.ca_file or None)
-            if endpoint.cert_file:
-                context.load_cert_chain(endpoint.cert_file, endpoint.key_file or None, "")
+            try:
+                context = ssl.create_default_context(cafile=endpoint.ca_file or None)
+                if endpoint.cert_file:
+                    context.load_cert_chain(endpoint.cert_file, endpoint.key_file or None, "")
+            except (FileNotFoundError, PermissionError) as error:  # without the name of the file
+                files = ", ".join(filter(None, (endpoint.ca_file, endpoint.cert_file, endpoint.key_file)))
+                raise DriverError(0, f"cannot read the certificates ({files}): {error.strerror}") from None
             return context.wrap_socket(plain, server_hostname=host)
         except TimeoutError:
             raise
