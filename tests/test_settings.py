@@ -73,6 +73,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     ],
     "openmetrics_filters": [
         ("DCGM_.*, vllm:", ["DCGM_.*", "vllm:"]),
+        ("a{1,3}b,c{2,},d", ["a{1,3}b", "c{2,}", "d"]),
         ('["a,b"]', ["a,b"]),
         ('{"DCGM": {"gpu": "0|1"}}', {"DCGM": {"gpu": "0|1"}}),
         (["x"], ["x"]),
@@ -86,7 +87,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     ],
     "tpu_profiler": [("OFF", "off"), ("10.0.0.2:8466", "10.0.0.2:8466")],
     "libtpu": [("On", "on"), ("off", "off"), (True, "on"), (False, "off")],
-    "spans": [("OFF", "off"), (True, "on")],
+    "spans": [("OFF", "off"), (True, "on"), ("true", "on"), ("False", "off")],
     "spans_min_duration": [("0.5", 0.5), (2, 2.0)],
     "spans_filter": [("name:a*,-kind:client", ["name:a*", "-kind:client"]), (["scope:x"], ["scope:x"])],
     "spans_shares": [("off", "off"), (" Equal", "equal"), ("tokens", "tokens"), (False, "off")],

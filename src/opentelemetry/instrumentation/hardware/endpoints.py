@@ -240,7 +240,7 @@ def filters(value: object) -> Words:
     if isinstance(value, str):
         text = value.strip()
         try:
-            value = json.loads(text) if text[:1] in ("[", "{") else list(filter(None, map(str.strip, text.split(","))))
+            value = json.loads(text) if text[:1] in ("[", "{") else expressions(text)
         except (ValueError, RecursionError) as error:
             raise EndpointConfigError(f"is not JSON: {error}") from None
     pairs = dict.fromkeys(value) if isinstance(value, (list, tuple)) and all(map(_is_text, value)) else value
@@ -262,6 +262,11 @@ def filters(value: object) -> Words:
     if problems:
         raise EndpointConfigError("; ".join(problems), found or None)
     return found
+
+
+def expressions(text: str) -> list[str]:
+    """Return the regular expressions of a list with commas, which a quantifier such as ``{1,3}`` has as well."""
+    return list(filter(None, map(str.strip, re.split(r",(?!\d*\})", text))))
 
 
 def _is_text(value: object) -> bool:

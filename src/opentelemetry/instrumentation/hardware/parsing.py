@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, filters
+from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, expressions, filters
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
 Word: TypeAlias = "Callable[[str], str | None]"
@@ -95,10 +95,11 @@ def number(form: str, least: float, most: float) -> Parser:
 
 
 def choice(*options: str) -> Parser:
-    """Return a parser of one of a few words, in upper or lower case. True and False stand for on and off."""
+    """Return a parser of one of a few words, in upper or lower case. True and False, also as words, are on and off."""
 
     def parse(value: object) -> str:
-        word = _text({True: "on", False: "off"}[value] if isinstance(value, bool) else value).lower()
+        word = (str(value) if isinstance(value, bool) else _text(value)).lower()
+        word = {"true": "on", "false": "off"}.get(word, word)
         if word not in options:
             raise ValueError
         return word
@@ -129,20 +130,24 @@ def path(what: str) -> Parser:
     return place(f"the absolute path of {what}", absolute_path)
 
 
-def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
+def words(
+    what: str,
+    word: Word = str,
+    alone: Sequence[str] = (),
+    split: Callable[[str], list[str]] = lambda text: text.split(","),
+) -> Parser:
     """Return a parser of a list of words, or of text with commas between them.
 
     Args:
         what: The words, as a phrase that can follow "a comma-separated list of".
         word: Checks and normalizes one word.
         alone: Words that are valid only as the whole value, which must not be empty.
+        split: Returns the words of a text.
     """
     form = f"{', '.join(alone)} or " * bool(alone) + f"a comma-separated list of {what}"
 
     def parse(value: object) -> list[str]:
-        given = [
-            text for each in (value.split(",") if isinstance(value, str) else _list(value)) if (text := _text(each))
-        ]
+        given = [text for each in (split(value) if isinstance(value, str) else _list(value)) if (text := _text(each))]
         if any(each.lower() in alone for each in given):
             (single,) = given
             return [single.lower()]
@@ -160,7 +165,7 @@ def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
 
 def regular_expressions() -> Parser:
     """Return a parser of filters of scraped series, in the forms of :func:`.endpoints.filters`."""
-    listed = words("regular expressions", regular_expression)
+    listed = words("regular expressions", regular_expression, split=expressions)
 
     def parse(value: object) -> Words:
         is_json = isinstance(value, str) and value.strip().startswith(("[", "{"))
