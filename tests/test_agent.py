@@ -16,11 +16,13 @@ import psutil
 import pytest
 from tests.children import END, PATIENCE, command, end_of, run, started
 from tests.sink import Sink
+from tests.stage import warnings
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import CRASH, FakeNvml, h100
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import agent
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
@@ -171,6 +173,17 @@ def test_settings_given_in_code_reach_the_agent(sink: Sink) -> None:
         wait_for(lambda: names(sink), PATIENCE, "export")
         app.end()
     assert not [name for name in names(sink) if name.startswith(("process.", "system.cpu."))]
+
+
+@pytest.mark.parametrize("options", [{"libtpu": True, "spans": False}, {"sources": ("host", "process")}])
+def test_settings_mean_the_same_to_the_agent(options: dict[str, object], caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({}, agent._as_variables(options)) == Config.read(options, {})
+    assert warnings(caplog) == []
+
+
+def test_words_with_commas_are_not_passed_to_the_agent_as_several_words() -> None:
+    with pytest.raises(TypeError, match="openmetrics_filters cannot be passed to an agent in this form"):
+        agent._as_variables({"openmetrics_filters": ["(a,b)"]})
 
 
 def test_agent_has_the_resource_that_the_application_sets_in_code(sink: Sink) -> None:

@@ -221,14 +221,15 @@ def _as_variables(options: Mapping[str, object]) -> dict[str, str]:
     """Return settings as environment variables.
 
     Raises:
-        TypeError: A setting has no text form, such as endpoints that are given as a mapping.
+        TypeError: A setting has no text form, such as endpoints that are given as a mapping, or words with commas.
     """
     variables = {}
     for name, value in options.items():
         if value is None or name == "mode":
             continue
         words = value if isinstance(value, (list, tuple, set)) else [value]
-        if not all(isinstance(word, (str, int, float, os.PathLike)) for word in words):
+        is_text = all(isinstance(word, (str, int, float, os.PathLike)) for word in words)
+        if not is_text or (words is value and any("," in str(word) for word in words)):
             raise TypeError(f"{name} cannot be passed to an agent in this form; use {PREFIX}{name.upper()}")
         variables[PREFIX + name.upper()] = ",".join(map(str, words))
     return variables
