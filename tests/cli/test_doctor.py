@@ -343,6 +343,15 @@ def test_misspelt_exporter_and_protocol_get_a_suggestion(env: dict[str, str], fi
     assert (status, [finding.fix for finding in wrong(findings)]) == (1, [fix])
 
 
+@pytest.mark.parametrize("value", ["5s", "0", "-1", "nan", "inf"])
+def test_interval_that_the_sdk_cannot_use_is_wrong(value: str) -> None:
+    env = {"OTEL_METRICS_EXPORTER": "console", "OTEL_METRIC_EXPORT_INTERVAL": value}
+    status, findings = examined(env)
+    (found,) = wrong(findings)
+    assert (status, found.subject) == (1, "interval")
+    assert f"={value} is not a positive number of milliseconds" in found.text
+
+
 def test_headers_without_name_are_wrong(sink: Sink) -> None:
     status, findings = examined(sink.environment() | {"OTEL_EXPORTER_OTLP_HEADERS": "secret-token"})
     (found,) = wrong(findings)

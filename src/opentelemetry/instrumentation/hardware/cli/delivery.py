@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, MutableMapping
 from difflib import get_close_matches
@@ -15,6 +16,8 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, export_inter
 
 _TIMEOUT = 2
 """The exporter's timeout in seconds."""
+
+_INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 
 
 def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
@@ -82,17 +85,28 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
     problems = exporters.problems(words, where)
     for problem in problems.values():
         yield Finding(part, "wrong", "exporter", problem.text, problem.fix)
-    if not problems:
+    if not _is_valid_interval(environ):
+        text = f"{_INTERVAL}={environ[_INTERVAL]} is not a positive number of milliseconds"
+        yield Finding(part, "wrong", "interval", text, "set it to a number such as 15000, or unset it")
+    elif not problems:
         origin = "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default"
         yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(environ)}")
     if where is not None and exporters.entry_point(where.exporter, where) not in problems:
         yield from _connection(where)
 
 
+def _is_valid_interval(environ: Mapping[str, str]) -> bool:
+    text = environ.get(_INTERVAL, "")
+    try:
+        return not text or 0 < float(text) < math.inf
+    except ValueError:
+        return False
+
+
 def _pace(environ: Mapping[str, str]) -> str:
-    text = environ.get("OTEL_METRIC_EXPORT_INTERVAL", "")
+    text = environ.get(_INTERVAL, "")
     if text:
-        return f"every {export_interval(environ):g} s (OTEL_METRIC_EXPORT_INTERVAL={text})"
+        return f"every {export_interval(environ):g} s ({_INTERVAL}={text})"
     return "every 60 s (otel-hardware run: 15)"
 
 
