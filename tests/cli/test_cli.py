@@ -34,11 +34,11 @@ def test_run_with_closed_standard_streams_gives_the_program_none() -> None:
     assert run(["sh", "-c", line, "python"], NO_COLLECTOR).returncode == 5
 
 
-def test_ascii_output_replaces_other_letters() -> None:
+def test_ascii_output_has_an_arrow_of_ascii() -> None:
     ascii_only = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
     ended = run(["otel-hardware", "doctor", "--sources", "process"], ascii_only)
     assert "Traceback" not in ended.stderr
-    assert re.search(r" \?\s+OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", ended.stdout)
+    assert re.search(r" ->\s+OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", ended.stdout)
 
 
 @pytest.mark.parametrize("command", commands())

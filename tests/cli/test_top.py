@@ -467,6 +467,14 @@ def test_without_textual_there_is_a_table() -> None:
     assert "system.memory.limit" in text
 
 
+def test_without_utf_8_there_is_a_table() -> None:
+    latin = "import sys; sys.stdout.reconfigure(encoding='latin-1')"
+    with terminal("top", "--sources", "host", "--every", "0.5", "--duration", "2", code=latin) as found:
+        assert found.end() == 0
+    assert "UTF-8" in found.output
+    assert "system.memory.limit" in found.output
+
+
 def test_no_terminal() -> None:
     answer = otel_hardware("top")
     assert answer.status == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import io
 import os
 import re
@@ -31,6 +32,9 @@ _EPILOG = """\
 Settings come from the standard OTEL_* variables, OTEL_PYTHON_HARDWARE_* variables and flags. A flag overrides a
 variable. 'otel-hardware COMMAND --help' describes a command.
 """
+
+
+_ASCII = {"→": "->", "…": "..."}
 
 
 class _Layout(argparse.RawDescriptionHelpFormatter):
@@ -152,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _open_standard_streams() -> None:
-    """Open missing standard streams to /dev/null, and replace characters that the terminal cannot show.
+    """Open missing standard streams to /dev/null, and replace characters that the encoding of the output lacks.
 
     Otherwise the next file or socket would get their descriptor. Programs that we start do not inherit them.
     """
@@ -162,7 +166,15 @@ def _open_standard_streams() -> None:
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+        codecs.register_error("otel-hardware", _replaced)
+        sys.stdout.reconfigure(errors="otel-hardware")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    """Return what is printed instead of characters that cannot be encoded: ASCII for those of our own messages."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return "".join(_ASCII.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
 def _discard_output() -> None:

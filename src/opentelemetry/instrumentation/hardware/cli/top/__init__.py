@@ -32,12 +32,14 @@ examples:
 keys:
   q quit   ? help   tab panel   s sort   r reverse   z zoom   p pause   + - interval   m missing
 
-It needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'. Without it, a table is redrawn instead.
+It needs Textual, pip install 'opentelemetry-instrumentation-hardware[top]', and a UTF-8 locale. Without them, a table
+is redrawn instead.
 
 exit status: 0; 2 for wrong arguments.
 """
 
 _INSTALL = "the live view needs Textual: pip install 'opentelemetry-instrumentation-hardware[top]'"
+_UTF_8 = "the live view needs a UTF-8 locale: export LC_ALL=C.UTF-8"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,9 +77,11 @@ def is_terminal() -> bool:
     return has_keyboard and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def is_installed() -> bool:
-    """Whether Textual is installed."""
-    return find_spec("textual") is not None
+def _missing() -> str:
+    """Return what the live view needs and this environment lacks; "" if nothing."""
+    if find_spec("textual") is None:
+        return _INSTALL
+    return "" if "utf" in sys.stdout.encoding.lower() else _UTF_8
 
 
 def show(
@@ -89,7 +93,7 @@ def show(
 ) -> None:
     """Show a started session in the terminal until a key, a signal or the end of the duration.
 
-    Without Textual, a table is redrawn instead, with the command that installs it. Without a terminal, tables are
+    Without Textual or UTF-8, a table is redrawn instead, below what to do about it. Without a terminal, tables are
     printed one after the other.
 
     Args:
@@ -101,7 +105,8 @@ def show(
     """
     from opentelemetry.instrumentation.hardware.cli import screen
 
-    if is_terminal() and is_installed():
+    missing = _missing() if is_terminal() else ""
+    if is_terminal() and not missing:
         from opentelemetry.instrumentation.hardware.cli.top.app import Top
         from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
 
@@ -112,10 +117,10 @@ def show(
         finally:
             feed.close()
         return
-    if is_terminal():
-        say(_INSTALL)
-    screen.watch(session, signals, interval, duration, lambda: f"{_title(note())}; Ctrl-C stops")
+    if missing:
+        say(missing)
+    screen.watch(session, signals, interval, duration, lambda: f"{_title(note(), missing)}; Ctrl-C stops")
 
 
-def _title(note: str) -> str:
-    return f"otel-hardware run: {note}" if note else f"otel-hardware top: {_INSTALL.partition(': ')[2]}"
+def _title(note: str, missing: str) -> str:
+    return f"otel-hardware run: {note}" if note else f"otel-hardware top: {missing.partition(': ')[2]}"
