@@ -431,7 +431,8 @@ def test_gpu_without_rocm_is_not_printed() -> None:
 
 def test_missing_driver_of_amd_is_named() -> None:
     with machine_with({}):
-        assert free(None, "1 --vendor amd").startswith("no AMD driver is loaded: there is no /sys/module/amdgpu: ")
+        why = free(None, "1 --vendor amd")
+    assert why.startswith("no AMD driver is loaded: there is no /sys/module/amdgpu. To fix it: ")
 
 
 # -- where it cannot be known
@@ -447,8 +448,8 @@ def test_missing_library_says_to_install_the_driver(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        (9, "Driver Not Loaded; nvidia-smi is switched off: modprobe nvidia"),
-        (18, "mismatch; nvidia-smi is switched off: the driver was exchanged"),
+        (9, "Driver Not Loaded; nvidia-smi is switched off. To fix it: modprobe nvidia"),
+        (18, "mismatch; nvidia-smi is switched off. To fix it: the driver was exchanged"),
         (999, "Error (999)"),
     ],
 )

@@ -236,8 +236,8 @@ def _read(source: AcceleratorSource, vendor: str) -> list[_Gpu] | Mistake:
         source.open()
         return _gpus(source, [*source.read_all()])
     except Unavailable as gone:
-        fix = f"install {vendor}'s driver; start a container with its GPUs (docker run {_CONTAINER[vendor]})"
-        return Mistake(f"{gone.reason.rstrip('.')}: {gone.fix or fix}", 1)
+        fix = f"install {vendor}'s driver, or start the container with its GPUs (docker run {_CONTAINER[vendor]})"
+        return Mistake(f"{gone.reason.rstrip('.')}. To fix it: {gone.fix or fix}", 1)
     except Mistake as mistake:
         return mistake
     except Exception as error:
