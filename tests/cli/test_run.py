@@ -30,7 +30,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.version import __version__
 from opentelemetry.semconv._incubating.attributes.host_attributes import HostArchValues
-from tests.children import PATIENCE, command, environment, in_pid_namespace, run, started
+from tests.children import PATIENCE, command, environment, in_pid_namespace, run, scene, started
 from tests.commands import otel_hardware, simulated
 from tests.members import members
 from tests.sink import Sink
@@ -263,6 +263,10 @@ def test_agent_of_a_process_exits_with_1_if_nothing_arrives(refusing: str) -> No
         _, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 1
     assert "nothing arrived" in err
+
+
+def test_process_that_proc_hides_cannot_be_attached_to() -> None:
+    assert scene("attach_hidden") == "there is no running process PID that this user may read"
 
 
 def test_headers_without_name_are_named_without_their_value(sink: Sink) -> None:

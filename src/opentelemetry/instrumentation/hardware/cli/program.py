@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
+from opentelemetry.instrumentation.hardware.system.job_key import start_time
 
 
 def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -51,7 +52,7 @@ class Attached:
         pid: Its PID.
 
     Raises:
-        Mistake: There is no such process.
+        Mistake: There is no such process, or this user may not read it.
     """
 
     def __init__(self, pid: int) -> None:
@@ -60,7 +61,7 @@ class Attached:
         self._is_running: Callable[[], bool] = lambda: True
         try:
             self._descriptor = os.pidfd_open(pid)
-        except ProcessLookupError:
+        except (ProcessLookupError, OverflowError):
             raise Mistake(f"there is no process {pid}") from None
         except (AttributeError, OSError):  # not Linux 5.3 or later
             import psutil
@@ -69,6 +70,8 @@ class Attached:
                 self._is_running = psutil.Process(pid).is_running
             except psutil.Error:
                 raise Mistake(f"there is no process {pid}") from None
+        if not self.is_parent() and start_time(pid) is None:  # as with the mount option hidepid
+            raise Mistake(f"there is no running process {pid} that this user may read")
 
     def is_parent(self) -> bool:
         """Whether the process has started this command, as its agent."""

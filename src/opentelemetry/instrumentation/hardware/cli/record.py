@@ -88,7 +88,7 @@ def _output(path: str | None) -> AbstractContextManager[TextIO]:
     try:
         return open(path, "w", encoding="utf-8")
     except OSError as error:
-        raise Mistake(f"{path} cannot be written: {error.strerror}") from None
+        raise Mistake(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
 def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -> None:

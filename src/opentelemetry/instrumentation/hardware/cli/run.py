@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="stop after this time")
     parser.add_argument(
         "--attach",
-        type=int,
+        type=settings.count,
         metavar="PID",
         help="also export what this process uses; stop when it ends",
     )

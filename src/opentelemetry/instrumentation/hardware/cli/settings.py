@@ -116,7 +116,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 < value <= 86400 * 366:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 15 or 0.5")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, such as 15 or 0.5")
     return value
 
 

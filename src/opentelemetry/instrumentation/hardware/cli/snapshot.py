@@ -39,14 +39,14 @@ exit status: 0; 2 for wrong arguments; 130 if interrupted before anything was pr
 DETAILS = """\
 formats:
   table      for people, with the reasons for missing values at the end
-  json       one object per moment: time, host, window, pid (with --pid), problems,
+  json       one object per snapshot: time, host, window, pid (with --pid), problems,
              missing, and metrics, each with name, kind, unit, attributes, value
   csv        one line per value, under a header
-  wandb      one object per moment: _timestamp, _runtime, and the keys of W&B's
+  wandb      one object per snapshot: _timestamp, _runtime, and the keys of W&B's
              system metrics (cpu, proc.memory.rssMB, gpu.0.powerWatts ...).
              W&B's own history export adds "system." before each key. proc.* is
              the process of --pid, by default this command itself.
-  otlp-json  one ExportMetricsServiceRequest per moment, in OTLP/HTTP's JSON
+  otlp-json  one ExportMetricsServiceRequest per snapshot, in OTLP/HTTP's JSON
 """
 
 _WATCH_INTERVAL = 2.0
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
     parser.add_argument("--watch", action="store_true", help="redraw the table in place")
-    parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N moments")
+    parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N snapshots")
     parser.add_argument("--pid", metavar="PID", help="add the metrics of this process and its descendants")
     settings.add(parser)
 
@@ -82,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.watch and arguments.every is None:
         arguments.every = _WATCH_INTERVAL
     if arguments.count and arguments.count > 1 and arguments.every is None:
-        raise Mistake("--count needs --every, the seconds between two moments")
+        raise Mistake("--count needs --every, the seconds between two snapshots")
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
     if arguments.pid is None and "process" not in (config.sources or ()):
@@ -96,8 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _moments(arguments: argparse.Namespace) -> Iterator[int]:
-    """Wait for each moment to print, and yield its number, from 0."""
+def _snapshots(arguments: argparse.Namespace) -> Iterator[int]:
+    """Wait until each snapshot is due, and yield its number, from 0."""
     number = 0
     due = time.monotonic()
     count = arguments.count or (1 if arguments.every is None else None)
@@ -129,7 +129,7 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
     try:
         viewer = Viewer(session, None if arguments.pid is None else pid)
         with Screen(sys.stdout, arguments.watch) as screen:
-            for number in _moments(arguments):
+            for number in _snapshots(arguments):
                 view = viewer.collect()
                 if arguments.format == "table":
                     screen.show(view)
@@ -150,7 +150,7 @@ def _print_wandb_rows(arguments: argparse.Namespace, config: Config, pid: int) -
     rows = Rows(config, pid, say)
     try:
         rows.start()
-        for _ in _moments(arguments):
+        for _ in _snapshots(arguments):
             print(json.dumps(rows.read()), flush=True)
     except FileNotFoundError:
         raise Mistake(f"process {pid} has ended", 1) from None
@@ -176,7 +176,7 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     instrumentor.instrument(meter_provider=provider, session=session)
     try:
         session.read_now(2.0)
-        for _ in _moments(arguments):
+        for _ in _snapshots(arguments):
             session.read_now(0.5)
             data = reader.get_metrics_data()
             if data is not None:
