@@ -352,6 +352,12 @@ def test_interval_that_the_sdk_cannot_use_is_wrong(value: str) -> None:
     assert f"={value} is not a positive number of milliseconds" in found.text
 
 
+def test_prometheus_has_no_export_interval() -> None:
+    status, findings = examined({"OTEL_METRICS_EXPORTER": "prometheus"})
+    (found,) = [finding for finding in findings if finding.subject == "exporter"]
+    assert (status, found.text) == (0, "prometheus (OTEL_METRICS_EXPORTER), at each scrape")
+
+
 def test_headers_without_name_are_wrong(sink: Sink) -> None:
     status, findings = examined(sink.environment() | {"OTEL_EXPORTER_OTLP_HEADERS": "secret-token"})
     (found,) = wrong(findings)

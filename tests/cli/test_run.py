@@ -265,6 +265,13 @@ def test_agent_of_a_process_exits_with_1_if_nothing_arrives(refusing: str) -> No
     assert "nothing arrived" in err
 
 
+def test_prometheus_has_no_export_interval() -> None:
+    env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
+    answer = run([*AGENT, "--duration", "0.1", "--sources", "process"], env)
+    assert answer.returncode == 0
+    assert "to prometheus at each scrape; Ctrl-C stops" in answer.stderr
+
+
 def test_process_that_proc_hides_cannot_be_attached_to() -> None:
     assert scene("attach_hidden") == "there is no running process PID that this user may read"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 
@@ -90,7 +90,7 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(part, "wrong", "interval", text, "set it to a number such as 15000, or unset it")
     elif not problems:
         origin = "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default"
-        yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(environ)}")
+        yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(words, environ)}")
     if where is not None and exporters.entry_point(where.exporter, where) not in problems:
         yield from _connection(where)
 
@@ -103,7 +103,9 @@ def _is_valid_interval(environ: Mapping[str, str]) -> bool:
         return False
 
 
-def _pace(environ: Mapping[str, str]) -> str:
+def _pace(words: Sequence[str], environ: Mapping[str, str]) -> str:
+    if words == ["prometheus"]:
+        return "at each scrape"
     text = environ.get(_INTERVAL, "")
     if text:
         return f"every {export_interval(environ):g} s ({_INTERVAL}={text})"

@@ -73,6 +73,8 @@ def find_target(arguments: argparse.Namespace) -> Target:
     for problem in otlp.header_problems(os.environ):
         say(problem)
     found = otlp.destination(os.environ)
+    if words == ["prometheus"]:
+        return Target("to prometheus at each scrape")
     if found is None:
         return Target(f"every {export_interval():g} s to {', '.join(words)}")
     text = f"every {export_interval():g} s to {found.url} ({found.protocol})"
