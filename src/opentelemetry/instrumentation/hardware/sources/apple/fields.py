@@ -94,6 +94,7 @@ IOREG: Final[Mapping[str, tuple[str, Field]]] = {
 
 MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "gpu_active_ratio": (GPU, ACTIVE),
+    "gpu_usage_ratio": (GPU, SCALED),
     "gpu_scaled_ratio": (GPU, SCALED),
     "gpu_freq_mhz": (GPU, FREQUENCY),
     "temp/gpu_temp_avg": (GPU, TEMPERATURE),
@@ -107,7 +108,8 @@ MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "ram_power": (MEMORY, POWER),
     "sys_power": (HOST, HOST_POWER),
 }
-"""Keys of ``macmon pipe`` since 0.8; until 0.7 a pair ``gpu_usage`` has the frequency and the scaled ratio.
+"""Keys of ``macmon pipe`` since 0.8; until 0.7 a pair ``gpu_usage`` has the frequency and the scaled ratio. Versions
+between 0.7 and 0.8.2 call the latter ``gpu_usage_ratio``.
 
 The active ratio is the share of the time; the scaled ratio is the share of the work that the unit could do at its
 highest frequency.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -126,18 +127,22 @@ def parse_macmon(line: bytes) -> Output:
     document |= {f"temp/{name}": celsius for name, celsius in _table(document.get("temp")).items()}
     values = _select(document, MACMON)
     gpu = values.setdefault(GPU, {})
-    if FREQUENCY not in gpu:  # 0 MHz stands for a GPU that macmon does not know
-        gpu.pop(ACTIVE, None)
-        gpu.pop(SCALED, None)
     if POWER not in values.get(CPU, {}):  # the power of a CPU is never 0: the counters of this chip are unknown
+        if FREQUENCY not in gpu:  # else 0 MHz stands for a GPU that has been off
+            gpu.pop(ACTIVE, None)
+            gpu.pop(SCALED, None)
         for part in (GPU, ANE):
             if values.get(part, {}).get(IDLE_POWER) == 0:
                 del values[part][IDLE_POWER]
     fans = document.get("fans")
-    for index, each in enumerate(fans[:_MAX_FANS] if isinstance(fans, list) else ()):
-        speed, top = (_plausible(FAN_SPEED, _table(each).get(key)) for key in ("rpm", "max_rpm"))
+    for index, each in enumerate(map(_table, fans[:_MAX_FANS] if isinstance(fans, list) else ())):
+        name = each.get("name", "")  # macmon leaves out a fan that it cannot read
+        fan = name if isinstance(name, str) and re.fullmatch("fan[0-9]{1,2}", name) else f"fan{index}"
+        speed, top = (_plausible(FAN_SPEED, each.get(key)) for key in ("rpm", "max_rpm"))
         if speed is not None and top and speed <= 2 * top:
-            values[f"fan{index}"] = {FAN_SPEED: speed, FAN_SPEED_RATIO: speed / top}
+            values[fan] = {FAN_SPEED: speed, FAN_SPEED_RATIO: speed / top}
+        elif speed and not top:
+            values[fan] = {FAN_SPEED: speed}
     return _output(values, _table(document.get("soc")).get("chip_name"))
 
 
