@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import math
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -264,6 +267,47 @@ def test_slots_of_a_long_span_are_bounded() -> None:
         program.shares.end(number)
     assert len(program.shares._slots) <= 600
     assert len(program.shares._open) == 1
+
+
+@pytest.mark.parametrize("method", ["equal", "tokens"])
+def test_span_of_a_signal_handler_leaves_the_shares_right(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The handler runs at each line once."""
+    program = Simulation(shares=method)
+    lines, code = 0, inspect.getfile(Shares)
+
+    def interrupt() -> None:
+        context = trace.set_span_in_context(program.spans["parent"])
+        begin = int(1e9 * (EPOCH + program.clock.now))
+        program.tracer.start_span("handler", context, start_time=begin).end(begin)
+
+    def at_line(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename != code:
+            return None
+        lines += event == "line"
+        if event == "line" and lines == number:
+            interrupt()
+        return at_line
+
+    for number in range(1, 10_000):
+        now, lines, before = 110.0 + 2 * number, 0, sys.gettrace()
+        program.start(now, "parent")
+        sys.settrace(at_line)
+        try:
+            program.start(now + 0.2, "child", "parent")
+            program.end(now + 0.8, "child", gen_ai__usage__output_tokens=10)
+        finally:
+            sys.settrace(before)
+        program.end(now + 1.5, "parent")
+        program.go_to(now + 1.9)
+        if lines < number:
+            break
+    assert number > 30
+    assert caplog.messages == []
+    assert (program.shares._open, program.shares._leaves) == ({}, 0)
+    every: list[Any] = [span.attributes for span in program.exporter.get_finished_spans()]
+    found = sum(each.get(SHARE, 0.0) for each in every)
+    assert program.total() == exact(found + program.shares.unattributed)
 
 
 def test_forked_child_has_no_shares() -> None:

@@ -18,7 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import isnan
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY, HasRows, Rows
@@ -92,7 +92,7 @@ class Shares:
         self._by_tokens = by_tokens
         self._clock = clock
         self._pid = os.getpid()
-        self._lock = threading.RLock()  # a signal handler may begin a span
+        self._lock: Any = threading.RLock()  # Any: it is asked whether this thread has it
         self._open: dict[int, Share] = {}  # by the ID of the span
         self._leaves = 0
         self._per_leaf = 0.0
@@ -109,8 +109,11 @@ class Shares:
         return None if method == "off" else cls(ledgers, method == "tokens", clock)
 
     def begin(self, span: object, span_id: int, parent_id: int | None) -> None:
-        """Begin the share of a span. It is released if the span is forgotten without an end."""
-        if self._pid != os.getpid():  # forked: the lock is the parent's
+        """Begin the share of a span. It is released if the span is forgotten without an end.
+
+        A span that a signal handler or a finalizer begins in the middle of this has none.
+        """
+        if self._pid != os.getpid() or self._lock._is_owned():  # forked: the lock is the parent's
             return
         with self._lock:
             self._release_lost()
@@ -134,29 +137,35 @@ class Shares:
             is_kept: Otherwise, the share is given to the parent, or is unattributed if there is none.
 
         Returns:
-            The share; None if it was not begun.
+            The share; None if it was not begun, or if a signal handler or a finalizer ends it in the middle of this.
         """
         if self._pid != os.getpid():
             return None
+        if self._lock._is_owned():
+            self._lost.append(span_id)
+            return None
         with self._lock:
-            share = self._open.pop(span_id, None)
-            if share is None:
-                return None
-            now = self._advance()
-            share.owner = None
-            if share.since is not None:
-                self._claim(share, now, tokens)
-            parent, share.parent = share.parent, None  # else a child that is open would keep all its ancestors
-            if parent is not None:
-                parent.children -= 1
-                if not parent.children and parent.owner is not None:
-                    self._become_leaf(parent, now)
-            if not is_kept and parent is not None and parent.owner is not None:
-                parent.energy += share.energy
-            elif not is_kept:
-                self.unattributed += share.energy
-            self._cut(now)
-            return share
+            return self._end(span_id, tokens, is_kept)
+
+    def _end(self, span_id: int, tokens: float, is_kept: bool) -> Share | None:
+        share = self._open.pop(span_id, None)
+        if share is None:
+            return None
+        now = self._advance()
+        share.owner = None
+        if share.since is not None:
+            self._claim(share, now, tokens)
+        parent, share.parent = share.parent, None  # else a child that is open would keep all its ancestors
+        if parent is not None:
+            parent.children -= 1
+            if not parent.children and parent.owner is not None:
+                self._become_leaf(parent, now)
+        if not is_kept and parent is not None and parent.owner is not None:
+            parent.energy += share.energy
+        elif not is_kept:
+            self.unattributed += share.energy
+        self._cut(now)
+        return share
 
     def advance(self) -> None:
         """Take over the energy up to now. Called by our threads."""
@@ -167,7 +176,7 @@ class Shares:
 
     def _release_lost(self) -> None:
         while self._lost:
-            self.end(self._lost.popleft(), is_kept=False)
+            self._end(self._lost.popleft(), 0.0, is_kept=False)
 
     def _advance(self) -> float:
         now, slot = self._clock(), self._slots[-1]
