@@ -217,6 +217,22 @@ def test_interval_is_the_distance_of_the_readings() -> None:
     assert [place[4] for place in found if place] == pytest.approx([1.0, 0.5, 0.1, 0.1, 0.5])
 
 
+def test_first_span_after_a_pause_is_measured() -> None:
+    """Its first reading is made when it begins, and the one before was long ago."""
+    machine = Machine(lambda now: [ENERGY(joules(now))])
+    machine.run(60.0, step=30.0)
+    begin = machine.clock.now
+    machine.clock.now += 0.002
+    machine.run(2.0)
+    rows = machine.ledger.rows
+    assert rows is not None
+    places = rows.places(EPOCH + begin, EPOCH + begin + 1.0)
+    assert places is not None
+    assert rows.increase(r.ENERGY, *places[:2]) == pytest.approx(joules(begin + 1.0) - joules(begin), rel=0.005)
+    assert places[2] == pytest.approx(0.1)
+    assert rows.places(EPOCH + begin - 1.0, EPOCH + begin + 1.0) is None
+
+
 def test_demand_lasts_for_a_minute_after_a_span() -> None:
     demand = Demand()
     assert not demand.exists(100.0)

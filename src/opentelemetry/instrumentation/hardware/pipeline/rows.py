@@ -35,10 +35,14 @@ _LONGEST_GAP: Final = (3.0, 2.0)
 """Intervals, and seconds, after the newest reading for which its rate is assumed to continue, whichever is longer. On a
 busy machine, readings are late."""
 
+_NEAR: Final = 0.05
+"""Seconds. The total at an instant so close to a reading is as certain as between readings twice as far apart. The
+first span after a pause begins just before a reading."""
+
 Place: TypeAlias = "tuple[int, int, int, float, float]"
 """An instant: the number of the row before it; the index of that row in the columns; the index of the next row; the
 share of the interval between them that has passed, above 1 beyond the newest row; and the seconds between them, or from
-the newest row to the instant. A plain tuple, because it is made twice for each span."""
+the newest row to the instant, see also :data:`_NEAR`. A plain tuple, because it is made twice for each span."""
 
 
 class Rows:
@@ -112,7 +116,8 @@ class Rows:
         time = times[after]
         step, beyond = time - times[before], instant - time
         if beyond <= 0:
-            return number, before, after, 1.0 + beyond / step, step
+            is_near = beyond > -_NEAR or step + beyond < _NEAR
+            return number, before, after, 1.0 + beyond / step, 2 * _NEAR if is_near and step > 2 * _NEAR else step
         if beyond > _LONGEST_GAP[1] and beyond > _LONGEST_GAP[0] * step:
             return None
         return number, before, after, 1.0 + beyond / step, step if step > beyond else beyond
