@@ -5,7 +5,11 @@ from __future__ import annotations
 import gzip
 import logging
 import sys
+import time
 from collections.abc import Callable
+from functools import partial
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +121,18 @@ def test_value_that_cannot_be_exported_is_absent(text: str, caplog: pytest.LogCa
         assert [line.partition("{")[0] for line in scraped(stage)] == ["b", "openmetrics.up"]
         assert any(line.startswith("otel_hardware.source.up") and "} 1 {" in line for line in stage.tick())
     assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize("answer", ["a 1\n", TimeoutError()])
+@pytest.mark.parametrize(("interval", "expected"), [(0, 20.0), (30, 30.0)])
+def test_slow_page_expires_as_late_as_one_with_that_interval(
+    answer: str | Exception, interval: float, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(time=time.time, monotonic=partial(next, count(0.0, 20.0)))
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.openmetrics.time", clock)
+    with opened("openmetrics", Answering(answer), **settings(interval=interval, timeout=60)) as source:
+        list(source.read())
+        assert source.min_interval == expected
 
 
 def test_series_beyond_max_series_are_dropped_and_counted() -> None:

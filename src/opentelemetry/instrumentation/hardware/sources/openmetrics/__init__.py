@@ -81,12 +81,15 @@ class Openmetrics(Source):
     def read(self) -> Iterator[Point]:
         """Scrape the endpoint. If that fails, only ``openmetrics.up`` is reported."""
         self.errors, self.unsupported = [], []
+        begin = time.monotonic()
         try:
             seconds, page = self.scrape()
         except DriverError as error:
             self.errors = [error.text]
             yield self._up(0)
             return
+        finally:  # the values of a slow page must not expire before the next scrape
+            self.min_interval = max(self._endpoint.interval, time.monotonic() - begin)
         values: dict[Series, float] = {}
         over_limit = 0
         for sample in paced(page.samples):
