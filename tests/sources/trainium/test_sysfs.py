@@ -78,6 +78,33 @@ def test_device_memory_is_dropped_when_one_core_is_unknown() -> None:
     assert [*series_of(points, c.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "as the runtimes report it"
 
 
+@pytest.mark.parametrize(
+    ("environ", "cores"),
+    [
+        ({}, 8),
+        ({"NEURON_LOGICAL_NC_CONFIG": "1"}, 16),
+        ({"NEURON_LOGICAL_NC_CONFIG": "x"}, 8),
+        ({"NEURON_RT_VISIBLE_CORES": "4-7"}, 4),
+    ],
+)
+def test_cores_of_trainium2_are_logical_without_the_tool(environ: dict[str, str], cores: int) -> None:
+    """By default, programs see two physical cores as one, and number these."""
+    names = {f"/sys/devices/virtual/neuron_device/neuron{number}/info/architecture/device_name" for number in range(2)}
+    files = HOST | old_files(2, 8, 1) | dict.fromkeys(names, "Trainium2\n") | program()
+    points = all_of(open_source(Npus(files, None), environ=environ, settings={"devices": "visible"}))
+    sizes = series_of(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
+    code = {
+        series.attributes[c.HW_ID]: (series.attributes[c.HW_PARENT], size)
+        for series, size in sizes.items()
+        if series.attributes[c.NEURON_MEMORY_CATEGORY] == "model_code"
+    }
+    assert len(code) == cores
+    if cores != 16:
+        assert code["neuroncore5"] == ("neuron1", 3_000_000 + 4_000_000)
+    devices = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_MEMORY_USAGE)}
+    assert devices == ({"neuron1"} if cores == 4 else {"neuron0", "neuron1"})
+
+
 def test_memory_limit_below_usage_is_dropped() -> None:
     for size, ratio in ((1 << 30, True), (1 << 20, False)):
         hardware = {**TRN1, "neuron_device_memory_size": size}

@@ -16,17 +16,18 @@ from opentelemetry.instrumentation.hardware.sources.trainium.fields import (
     POWER,
     UTILIZATION,
 )
+from opentelemetry.instrumentation.hardware.sources.trainium.processes import total
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import neuron_device
 
 
-class PhysicalCore(NamedTuple):
-    """A physical core, by device and by its number on the device, as in the driver's files."""
+class PhysicalCores(NamedTuple):
+    """Physical cores, by device and by their numbers on the device, as in the driver's files."""
 
     sysfs: Sysfs
     device: int
-    core: int
+    cores: Sequence[int]
 
 
 class NeuronCore(Device):
@@ -35,14 +36,14 @@ class NeuronCore(Device):
     Args:
         number: The number of the core in the instance.
         parent: The id of its device; "" if unknown.
-        physical: The core for reading memory from the driver's files, if no tool reports it.
+        physical: Its physical cores for reading memory from the driver's files, if no tool reports it.
 
     Attributes:
         percent: Utilization by all runtimes in percent; None if no runtime uses the core.
         memory: Bytes of device memory in use by category.
     """
 
-    def __init__(self, number: int, parent: str, physical: PhysicalCore | None) -> None:
+    def __init__(self, number: int, parent: str, physical: PhysicalCores | None) -> None:
         super().__init__(f"neuroncore{number}", f"NeuronCore {number}", "npu", parent, index=number)
         self._physical = physical
         self.percent: Number | None = None
@@ -57,8 +58,9 @@ class NeuronCore(Device):
     def read_slow(self) -> Iterator[Point]:
         """Yield memory from the driver's files."""
         if self._physical is not None:
-            sysfs, device, core = self._physical
-            yield from self._memory_points(sysfs.memory_by_category(device, core))
+            sysfs, device, cores = self._physical
+            sizes = [sysfs.memory_by_category(device, core) for core in cores]
+            yield from self._memory_points(total(sizes) if all(sizes) else {})
 
     def _memory_points(self, memory: Mapping[str, Number]) -> Iterator[Point]:
         for category, size in memory.items():

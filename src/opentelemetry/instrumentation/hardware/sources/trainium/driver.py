@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import Accelerat
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
-from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice, PhysicalCore
+from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice, PhysicalCores
 from opentelemetry.instrumentation.hardware.sources.trainium.processes import Runtimes, total
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
@@ -22,6 +22,13 @@ from opentelemetry.instrumentation.hardware.sources.trainium.tool import open_mo
 
 _FIRST_REPORT = 4.0
 """Seconds that the first reading waits for a report. The tool prints its first one at once."""
+
+_GROUPING: Final = ("Trainium2", "Trainium3")
+"""Devices of which programs see two physical cores as one, unless the variable is 1.
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-features/logical-neuroncore-config.html
+"""
+
+_LOGICAL: Final = "NEURON_LOGICAL_NC_CONFIG"
 
 _TOOL_METRICS: Final = "hw.npu.utilization, aws.neuron.runtime.*, aws.neuron.execution.*"
 
@@ -41,6 +48,7 @@ class Neuron(AcceleratorDriver):
         if source.files is None:
             raise Unavailable("Neuron devices are only supported on Linux")
         self._program = source.program
+        self._environ = context.environ
         self._sysfs = Sysfs(source.files)
         self._is_listening = context.is_reporter
         self._wait = _FIRST_REPORT
@@ -97,9 +105,17 @@ class Neuron(AcceleratorDriver):
         self._place_cores(devices, report, per_device)
         return devices
 
+    def _logical(self) -> int:
+        """Return the number of physical cores that programs see as one core."""
+        if self._hardware != Hardware():
+            return self._hardware.logical or 1
+        if self._sysfs.text(next(iter(self._sysfs.cores), 0), "device_name") not in _GROUPING:
+            return 1
+        return 1 if self._environ.get(_LOGICAL) == "1" else 2
+
     def _cores_per_device(self) -> int | None:
         """Return the number of cores of a device, as programs see them; None if unknown."""
-        logical = self._hardware.logical or 1
+        logical = self._logical()
         physical = next(iter(self._sysfs.cores.values()), None)
         if physical and physical % logical == 0:
             return physical // logical
@@ -129,7 +145,9 @@ class Neuron(AcceleratorDriver):
         if core is None or core.parent != parent:
             physical = None
             if self._monitor is None and per_device:
-                physical = PhysicalCore(self._sysfs, *divmod(number, per_device))
+                device, place = divmod(number, per_device)
+                logical = self._logical()
+                physical = PhysicalCores(self._sysfs, device, range(place * logical, (place + 1) * logical))
             core = self._cores[number] = NeuronCore(number, parent, physical)
         return core
 
