@@ -10,7 +10,7 @@ from urllib.parse import unquote
 _SHAPES: Final = (
     (re.compile(r"([A-Za-z][\w+.-]{0,30}://)(?:(?!://)\S)*@"), r"\1"),  # the user and password of a URL
     (re.compile(r"(?<![\w/])[^\s,'\"=(/:]+:[^\s/]{0,1000}@"), ""),  # of an address without a scheme
-    (re.compile(r"(://[^\s?#]*)[?#](?:\S*[^\s'\":;,.)\]}])?"), r"\1"),  # the query of a URL
+    (re.compile(r"(://(?:(?!://)[^\s?#])*)[?#](?:\S*[^\s'\":;,.)\]}])?"), r"\1"),  # the query of a URL
     (re.compile(r"(?<=[\w/])\?[^\s'\"]*=[^\s'\"]*"), ""),  # of a path
 )
 
