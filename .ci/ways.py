@@ -31,11 +31,11 @@ class Way(NamedTuple):
 
 
 WAYS: Final[Mapping[str, tuple[Way, ...]]] = {
-    "nvidia": (Way("nvidia-smi", "nvidia-smi", "smi-*"), Way("NVML", "nvml", "*")),
+    "nvidia": (Way("NVML", "nvml", "*"), Way("nvidia-smi", "nvidia-smi", "smi-*")),
     "amd": (
+        Way("driver files", "", "*"),
         Way("amd-smi", "amd-smi", "amd-smi-*"),
         Way("rocm-smi", "rocm-smi", "rocm-smi-*"),
-        Way("driver files", "", "*"),
     ),
     "apple": (
         Way("apple_gpu_stats", "apple_gpu_stats", "stats-*"),
@@ -43,10 +43,10 @@ WAYS: Final[Mapping[str, tuple[Way, ...]]] = {
         Way("ioreg", "ioreg", "*"),
     ),
     "graphcore": (Way("gcipuinfo", "gcipuinfo", "*"),),
-    "tpu": (Way("libtpu", "libtpu", "driver"), Way("profiler", "tpu", "node"), Way("runtime", "tpu", "*")),
-    "trainium": (Way("driver files", "", "files"), Way("neuron-monitor", "neuron-monitor", "*")),
+    "tpu": (Way("runtime", "tpu", "*"), Way("profiler", "tpu", "node"), Way("libtpu", "libtpu", "driver")),
+    "trainium": (Way("neuron-monitor", "neuron-monitor", "*"), Way("driver files", "", "files")),
 }
-"""The ways of each vendor, the last choice of the source first. The first pattern that matches a capture counts."""
+"""The ways of each vendor, in the order in which the source tries them. ``*`` matches what no other pattern does."""
 
 _HEADINGS: Final = {
     "nvidia": "NVIDIA",
@@ -80,7 +80,8 @@ _Exported = dict[str, set[str]]
 
 def way(source: str, capture: str) -> Way:
     """Return the way of a capture."""
-    return next(each for each in WAYS[source] if fnmatch(capture, each.captures))
+    found = [each for each in WAYS[source] if fnmatch(capture, each.captures)]
+    return min(found, key=lambda each: each.captures == "*")
 
 
 def tables() -> Iterator[tuple[str, list[str], list[list[str]]]]:
@@ -100,7 +101,7 @@ def tables() -> Iterator[tuple[str, list[str], list[list[str]]]]:
 
 def _by_way(source: str) -> dict[str, _Exported]:
     """Return, by way, the exported metrics with the values of the attributes in ``_PARTS``."""
-    found: dict[str, _Exported] = {each.name: {} for each in reversed(WAYS[source])}
+    found: dict[str, _Exported] = {each.name: {} for each in WAYS[source]}
     for path in sorted((CAPTURES / source).glob("*.expected")):
         column = found[way(source, path.stem).name]
         for line in path.read_text(encoding="utf-8").splitlines():
