@@ -94,8 +94,8 @@ class Config:
     exit_timeout: float | None = setting(
         number("a number of seconds from 0 to 60, such as 1 or 0.5", 0, 60),
         "1",
-        "Most seconds for which the end of a program waits for the last export, if it has no metrics of its own. "
-        "Otherwise, the SDK decides.",
+        "Maximum time that the exit of a program waits for the last export, if the program has no metrics of its own. "
+        "Otherwise, the SDK's timeouts apply.",
     )
     reporter: str | None = setting(
         choice("auto", "always", "never"),

@@ -58,13 +58,15 @@ SPAN_RESOLUTION: Final = SpanAttribute(
     "hw.sampling.interval", "s", "Time between the readings around the ends of the span. Shorter spans are left out."
 )
 SPAN_SHARE_ENERGY: Final = SpanAttribute(
-    "hw.share.energy", "J", "The span's own part of hw.energy: what spans that overlap have does not count twice."
+    "hw.share.energy",
+    "J",
+    "The span's own part of hw.energy. The parts of spans that overlap add up to the energy that was used.",
 )
 SPAN_SHARE_METHOD: Final = SpanAttribute(
     "hw.share.method",
     "",
-    "How it was divided among the spans that ran at the same time. `tokens`: by the tokens per second of this span. "
-    "`equal`: as for a span like the mean of the others.",
+    "How the energy was divided among the spans that ran at the same time. `tokens`: in proportion to the tokens per "
+    "second of the span. `equal`: in equal parts; a span without tokens counts with the mean of the others.",
 )
 
 SPAN_ATTRIBUTES: Final = tuple(value for value in vars().values() if isinstance(value, SpanAttribute))
