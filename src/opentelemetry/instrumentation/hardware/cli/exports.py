@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_PERIOD, _MOST = 600.0, 5
+_PERIOD, _MAX_PER_PERIOD = 600.0, 5
 """Seconds, and how many failures are printed in them if the endpoint comes and goes."""
 
 _LATE = "no response in time"
@@ -38,7 +38,7 @@ class Exports:
     Args:
         exporter: An exporter. Its methods are replaced.
         name: The destination, for messages.
-        tell: Prints a sentence.
+        report: Prints a sentence.
         clock: Returns monotonic seconds.
 
     Attributes:
@@ -52,18 +52,18 @@ class Exports:
         self,
         exporter: MetricExporter,
         name: str,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.arrived = self.failed = self.rejected = 0
         self.failure: Failure | None = None
         self.name = name
         self._last: Failure | None = None
-        self._tell = tell
+        self._report = report
         self._clock = clock
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._times: list[float] = []
-        self._is_told = True
+        self._is_reported = True
         self._attempt: Failure | None = None
         self._logged = ""
         self._partial = 0
@@ -102,7 +102,7 @@ class Exports:
 
     def end(self) -> None:
         """Print nothing more: the summary has the results of the last export, which may still hang then."""
-        self._tell = lambda sentence: None
+        self._report = lambda sentence: None
 
     def log(self, text: str) -> None:
         """Note a message of the exporter: the reason of a failure, if there is no better one."""
@@ -145,8 +145,8 @@ class Exports:
         else:
             self.arrived += 1
             self.rejected += self._partial
-            if self.failure is not None and self._is_told:
-                self._tell(f"connected: metrics arrive at {self.name}")
+            if self.failure is not None and self._is_reported:
+                self._report(f"connected: metrics arrive at {self.name}")
             self.failure = None
         return result
 
@@ -158,31 +158,31 @@ class Exports:
             return
         now = self._clock()
         self._times = [each for each in self._times if now - each < _PERIOD]
-        self._is_told = len(self._times) < _MOST
-        if self._is_told:
+        self._is_reported = len(self._times) < _MAX_PER_PERIOD
+        if self._is_reported:
             self._times.append(now)
             waits = f"cannot connect to {self.name} ({reason.reason}); waiting for a Collector"
-            self._tell(waits if reason.is_unreachable else f"exports to {self.name} fail: {reason}")
+            self._report(waits if reason.is_unreachable else f"exports to {self.name} fail: {reason}")
 
     def _say_once(self, sentence: str) -> None:
         key = re.sub(r"\d+", "", sentence)
-        if key not in self._told and len(self._told) < _MESSAGES:
-            self._told.add(key)
-            self._tell(sentence)
+        if key not in self._reported and len(self._reported) < _MESSAGES:
+            self._reported.add(key)
+            self._report(sentence)
 
 
 @contextmanager
-def watched(provider: MeterProvider, url: str, tell: Callable[[str], None]) -> Iterator[list[Exports]]:
+def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) -> Iterator[list[Exports]]:
     """Watch the exporters of a provider during the block. After it, their threads log nothing more.
 
     Args:
         provider: A MeterProvider of the SDK.
         url: The destination of OTLP, for messages; "" if it is not known.
-        tell: Prints a sentence.
+        report: Prints a sentence.
     """
     readers = getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", ())
     exporters = [getattr(reader, "_exporter", None) for reader in readers]  # those that pull have none
-    found = [Exports(each, _name(each, url), tell) for each in exporters if each is not None]
+    found = [Exports(each, _name(each, url), report) for each in exporters if each is not None]
 
     class Log(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

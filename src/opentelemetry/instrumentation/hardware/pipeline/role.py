@@ -13,13 +13,13 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 
 _LOG = logging.getLogger(__name__)
 
-_LONGEST = 10.0
-"""Most seconds between two attempts to get the lock. An attempt takes CPU time, mostly to wake the thread."""
+_MAX_PAUSE = 10.0
+"""Maximum seconds between two attempts to get the lock. An attempt takes CPU time, mostly to wake the thread."""
 
 _NO_READER = 2.0
 """Seconds between two attempts while there is no reader, of which the first collection should be complete."""
 
-_HANGS = 10.0
+_HUNG_AFTER = 10.0
 """Seconds after which the file system of the lock counts as hung."""
 
 
@@ -67,7 +67,7 @@ class Role:
 
     def period(self) -> float:
         """Return the seconds between two attempts."""
-        return min(_LONGEST if self._has_reader else _NO_READER, self._schedule.shortest(self._clock()) / 4)
+        return min(_MAX_PAUSE if self._has_reader else _NO_READER, self._schedule.shortest(self._clock()) / 4)
 
     def read(self, slow: bool = False, early: float | None = None) -> None:
         """Make an attempt. Never raises."""
@@ -85,7 +85,7 @@ class Role:
     def check(self, now: float) -> None:
         """Report the host without the lock if its file system hangs. Called by the threads of the sources."""
         since = self._busy_since
-        if since is not None and now - since > _HANGS and self.has_reader():
+        if since is not None and now - since > _HUNG_AFTER and self.has_reader():
             self._reporter.give_up("its file system does not respond")
             self._change(True)
 

@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.pipeline.rows import LENGTH, HasRows
 from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.settings import Config
 
-_MOST: Final = 16
+_MAX_LEDGERS: Final = 16
 """Ledgers that the memory has room for. Most sources have nothing for spans, and need none."""
 
 _MAP_FIXED: Final = 0x10
@@ -35,7 +35,7 @@ _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 _BEGIN: Final = _PAGE // 8
 """Where the rows begin in the pages of the agent, in numbers."""
 
-_SIZE: Final = _PAGE * (1 + -(-8 * (_BEGIN + 2 * _MOST * LENGTH) // _PAGE))
+_SIZE: Final = _PAGE * (1 + -(-8 * (_BEGIN + 2 * _MAX_LEDGERS * LENGTH) // _PAGE))
 """Bytes of the file. Memory is used only for what was written."""
 
 
@@ -104,7 +104,7 @@ class SharingDemand(Demand):
         def blank() -> Rows:
             with self._lock:
                 used = int(self._memory[0])
-                if not room and used < _MOST:
+                if not room and used < _MAX_LEDGERS:
                     room.append(used)
                     self._memory[0] = used + 1.0
             if not room:
@@ -136,7 +136,7 @@ class AgentLedgers:
         self.config = config
         self._demand = Demand(_map(descriptor, _PAGE, 0, writable=True))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
-        self._ledgers = [_AgentLedger(self._memory, number) for number in range(_MOST)]
+        self._ledgers = [_AgentLedger(self._memory, number) for number in range(_MAX_LEDGERS)]
         self.shares = Shares.of(config, partial(_used, self._memory, self._ledgers))
 
     @property

@@ -24,10 +24,10 @@ from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY, HasRows, Rows
 from opentelemetry.instrumentation.hardware.settings import Config
 
-_MOST: Final = 600
-"""Slots. If there are more, each two become one, so that the end of a span takes at most 0.2 ms."""
+_MAX_SLOTS: Final = 600
+"""If there are more slots, each two become one, so that the end of a span takes at most 0.2 ms."""
 
-_LEAST: Final = 1e-6
+_MIN_PRESENCE: Final = 1e-6
 """Seconds. If all other spans ran less in a slot, they have claimed already, and this is a rounding error."""
 
 
@@ -198,9 +198,9 @@ class Shares:
             return
         if now - slots[-1].begin >= INTERVAL:
             slots.append(_Slot(now))
-        while len(slots) > 1 and slots[0].presence <= _LEAST:
+        while len(slots) > 1 and slots[0].presence <= _MIN_PRESENCE:
             self.unattributed += slots.popleft().energy
-        if len(slots) > _MOST:
+        if len(slots) > _MAX_SLOTS:
             self._slots = deque(_merged(slots))
 
     def _become_leaf(self, share: Share, now: float) -> None:
@@ -233,7 +233,7 @@ class Shares:
                 break
             present = slot.end - (slot.begin if slot.begin > since else since)
             others = slot.presence - present
-            if others <= _LEAST:
+            if others <= _MIN_PRESENCE:
                 part = slot.energy
             else:
                 part = slot.energy * present * rate / (present * rate + others * expected)

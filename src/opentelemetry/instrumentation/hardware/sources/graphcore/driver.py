@@ -44,7 +44,7 @@ _FIRST_LINE: Final = 4.0
 _DEFAULT_PERIOD: Final = 30.0
 """Seconds between two lines if the source is only read before collections."""
 
-_MOST: Final = 4096
+_MAX_IPUS: Final = 4096
 """Maximum IPUs in a line."""
 
 _NO_IPU_LISTED: Final = (
@@ -185,7 +185,7 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
     if not isinstance(document, list):
         raise ValueError(f"not a report: {line[:80].decode(errors='replace')!r}")
     found: dict[int, dict[str, str]] = {}
-    for place, entry in enumerate(document[:_MOST]):
+    for place, entry in enumerate(document[:_MAX_IPUS]):
         if isinstance(entry, dict):
             words = {name: text.strip() for name, text in entry.items() if isinstance(text, str)}
             number = integer(words.get("id", str(place)))

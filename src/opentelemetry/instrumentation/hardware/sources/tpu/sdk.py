@@ -22,7 +22,7 @@ PERIOD: Final = 10.0
 
 NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
 
-_MOST: Final = 1024
+_MAX_VALUES: Final = 1024
 """Maximum number of values of a metric."""
 
 _PROGRAM: Final = """\
@@ -113,7 +113,7 @@ def parse(line: bytes) -> Values:
 
 def _texts(values: Mapping[str, Any], name: str) -> list[str]:
     listed = values.get(name)
-    return [each for each in listed[:_MOST] if isinstance(each, str)] if isinstance(listed, list) else []
+    return [each for each in listed[:_MAX_VALUES] if isinstance(each, str)] if isinstance(listed, list) else []
 
 
 def _percent(text: str) -> float | None:
