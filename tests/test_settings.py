@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import pytest
 from hypothesis import given
@@ -274,6 +275,18 @@ def test_patterns_may_match_metrics_of_a_third_party_source(
     assert len(warnings(caplog)) == 1
     monkeypatch.syspath_prepend(str(tmp_path))
     assert Config.read({"exclude_metrics": "acme.*"}, {}).exclude_metrics == ["acme.*"]
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize("given", ["[[a],b", ["[[a]", "b"], {"[[a]": {}, "b": {}}])
+def test_filter_that_warns_costs_only_itself_where_warnings_are_errors(
+    given: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    re.purge()
+    with catch_warnings():
+        simplefilter("error")
+        config = Config.read({"openmetrics_filters": given}, {})
+    assert [*config.openmetrics_filters or ()] == ["b"]
     assert len(warnings(caplog)) == 1
 
 

@@ -254,7 +254,7 @@ def filters(value: object) -> Words:
         try:
             for expression in (name, *(labels or {}).values()):
                 re.compile(expression)
-        except (re.error, TypeError, OverflowError, RecursionError) as error:
+        except (re.error, TypeError, OverflowError, RecursionError, Warning) as error:  # see parsing.regular_expression
             problems.append(f"{expression!r} is not a regular expression: {error}")
         else:
             parsed[name] = dict(labels or {})

@@ -181,7 +181,7 @@ def regular_expression(word: str) -> str | None:
     """Return the word if it is a regular expression, else None."""
     try:
         re.compile(word)
-    except (re.error, OverflowError, RecursionError):
+    except (re.error, OverflowError, RecursionError, Warning):  # a warning, in programs that raise them
         return None
     return word
 
