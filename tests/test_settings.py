@@ -154,7 +154,7 @@ FORMS = {
     "sample_interval": "a number of seconds from 0 to 3600",
     "mode": "process or agent",
     "exit_timeout": "a number of seconds from 0 to 60",
-    "reporter": "auto or always or never",
+    "reporter": "auto, always or never",
     "include_metrics": "a comma-separated list of metric names or patterns",
     "exclude_metrics": "a comma-separated list of metric names or patterns",
     "detail": "a comma-separated list of cpu, connections, processes",
@@ -170,7 +170,7 @@ FORMS = {
     "spans": "on or off",
     "spans_min_duration": "a number of seconds from 0 to 3600",
     "spans_filter": "a comma-separated list of name:PATTERN, kind:PATTERN or scope:PATTERN",
-    "spans_shares": "off or equal or tokens",
+    "spans_shares": "off, equal or tokens",
     "spans_cuda_events": "on or off",
     "counter_origin": "boot or start",
 }

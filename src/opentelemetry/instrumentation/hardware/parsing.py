@@ -104,7 +104,7 @@ def choice(*options: str) -> Parser:
             raise ValueError
         return word
 
-    return Parser(" or ".join(options), parse)
+    return Parser(" or ".join(filter(None, (", ".join(options[:-1]), options[-1]))), parse)
 
 
 def place(what: str, word: Word) -> Parser:

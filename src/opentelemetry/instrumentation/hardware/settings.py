@@ -88,8 +88,8 @@ class Config:
     mode: str | None = setting(
         choice("process", "agent"),
         "process",
-        "Where the sources are read. agent: in a child process, which exports as the environment says and also reports "
-        "this process, so that a driver that hangs or crashes cannot affect it (Linux).",
+        "Where the sources are read. agent: in a child process, so that a driver that hangs or crashes cannot affect "
+        "this one (Linux). It exports as the environment variables specify, and also reports this process.",
     )
     exit_timeout: float | None = setting(
         number("a number of seconds from 0 to 60, such as 1 or 0.5", 0, 60),
@@ -101,7 +101,7 @@ class Config:
         choice("auto", "always", "never"),
         "auto",
         "Whether this process reports the host and its devices. auto: one process of each job does; ranks that see "
-        "different devices each report theirs. always, never: whatever the other processes of the job do.",
+        "different devices each report theirs. always, never: regardless of the other processes of the job.",
     )
     include_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.cpu.load_average.*", str.lower),

@@ -1,7 +1,7 @@
 """ProcessTree: the observed process and its descendants, and which PIDs of a driver belong to them.
 
-Drivers report the PIDs of the host, newer ones those of the PID namespace of the process that asks
-(pid_namespaces(7)), and one driver can do both. In a container, the same number can be another process on the host.
+Drivers report the PIDs of the host, newer ones those of the PID namespace of the caller (pid_namespaces(7)), and one
+driver can do both. In a container, the same number can be another process on the host.
 There, a PID alone is not sufficient.
 """
 

@@ -39,7 +39,7 @@ _ENVIRONMENT: Final = (
 """The environment variables that the child needs: they select the partition."""
 
 _FIRST_LINE: Final = 4.0
-"""Seconds that opening waits for the first line: if IPUs are shared, the library asks a server."""
+"""Seconds that opening waits for the first line: if IPUs are shared, the library queries a server."""
 
 _DEFAULT_PERIOD: Final = 30.0
 """Seconds between two lines if the source is only read before collections."""
