@@ -75,8 +75,12 @@ def get(url: str, seconds: float = 30.0, body: bytes | None = None) -> str:
     Raises:
         OSError: The server is unreachable, or the status is an error.
     """
-    with _DIRECT.open(url, body, timeout=seconds) as response:
-        answer: bytes = response.read()
+    try:
+        with _DIRECT.open(url, body, timeout=seconds) as response:
+            answer: bytes = response.read()
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise
     return answer.decode()
 
 
