@@ -25,7 +25,7 @@ _FIRST_REPORT = 4.0
 
 _GROUPING: Final = ("Trainium2", "Trainium3")
 """Devices of which programs see two physical cores as one, unless the variable is 1.
-https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-features/logical-neuroncore-config.html
+https://awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/get-started/about/lnc.html
 """
 
 _LOGICAL: Final = "NEURON_LOGICAL_NC_CONFIG"
