@@ -185,6 +185,30 @@ def test_step_of_the_wall_clock_begins_the_ledger_again() -> None:
     assert machine.increase(r.ENERGY, 106.0, 109.0) == pytest.approx(joules(109.0) - joules(106.0), rel=0.005)
 
 
+@pytest.mark.parametrize("back", [0.1, 0.25, 0.45])
+def test_wall_clock_that_is_set_back_a_little_gives_no_wrong_values(back: float) -> None:
+    """As by ntpd. Where it is coarse, as on Windows, two readings may have the same time."""
+    machine = Machine(lambda now: [ENERGY(100.0 * now)])
+    machine.run(10.0)
+    machine.wall -= back
+    begin = machine.clock.now
+    for _ in range(10):
+        for length in (0.2, 0.7, 1.5, 5.0):
+            energy = machine.increase(r.ENERGY, machine.clock.now + 0.05 - length, machine.clock.now + 0.05)
+            assert isnan(energy) or energy == pytest.approx(100.0 * length, rel=1e-4)
+        machine.run(0.1)
+    machine.run(2.0)
+    assert machine.increase(r.ENERGY, begin + 0.2, begin + 2.0) == pytest.approx(180.0, rel=1e-4)
+
+
+def test_source_that_is_closed_twice_at_once() -> None:
+    machine = Machine(lambda now: [ENERGY(100.0 * now)])
+    machine.run(10.0)
+    machine.ledger.interrupt()
+    machine.ledger.interrupt()
+    assert isnan(machine.increase(r.ENERGY, 105.0, machine.clock.now))
+
+
 def test_overlapping_reasons_of_throttling_count_once() -> None:
     machine = Machine(
         lambda now: [

@@ -27,7 +27,7 @@ _QUIET: Final = 60.0
 
 _LARGEST_STEP: Final = 0.5
 """Seconds that the wall clock may gain or lose between two readings. After a larger step the ledger begins again,
-because the times of spans are those of the wall clock."""
+because the times of spans are those of the wall clock. It also does if the wall clock was set back at all."""
 
 _LONGEST_GAP: Final = 60.0
 """Seconds between two readings of a rate after which its integral is unknown. Devices that the program does not use,
@@ -119,7 +119,7 @@ class Ledger:
         """Add a reading that was made just now."""
         now, wall = self._clock(), self._wall_clock()
         if abs(wall - now - self._offset) > _LARGEST_STEP:
-            self._count, self._columns, self.rows = 0, {}, None  # what was published is too old to be used
+            self._begin_again()
         self._offset = wall - now
         read = [(series, value) for series, value in points if series.metric in _METRICS]
         is_same = not self._forget_gaps(now, [series for series, value in read if type(value) is Rate])
@@ -162,7 +162,12 @@ class Ledger:
             if self._count:
                 self._sum_again()
 
+    def _begin_again(self) -> None:
+        self._count, self._columns, self.rows = 0, {}, None  # what was published is too old to be used
+
     def _add_row(self, wall: float, values: Mapping[Column, float], is_same: bool = True) -> None:
+        if self._count and wall <= self._times[(self._count - 1) % SIZE]:  # the wall clock was set back, or is coarse
+            self._begin_again()
         at = self._count % SIZE
         if at == len(self._times):
             self._times.append(wall)
