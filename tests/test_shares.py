@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests import children
 from tests.stage import PATIENT, Clock
 
 from opentelemetry import trace
@@ -325,6 +326,34 @@ def test_forked_child_has_no_shares() -> None:
             finally:
                 os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_span_that_a_finalizer_ends_at_exit_does_not_hang() -> None:
+    """The interpreter stops daemon threads wherever they are, also where they have the lock."""
+    program = """
+import builtins, os, threading, time
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
+processor = HardwareSpanProcessor(sources=["process"], spans_shares="equal")
+provider = TracerProvider(shutdown_on_exit=False)
+provider.add_span_processor(processor)
+class Request:
+    def __init__(self):
+        self.span = provider.get_tracer("program").start_span("request")
+    def __del__(self, write=os.write):
+        self.span.end()
+        write(1, b"ended\\n")
+builtins.request = Request()  # ends after the threads
+has_lock = threading.Event()
+def hold():
+    with processor.session.shares._lock:
+        has_lock.set()
+        time.sleep(1e6)
+threading.Thread(target=hold, daemon=True).start()
+has_lock.wait()
+"""
+    outcome = children.run([sys.executable, "-c", program])
+    assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "ended\n", "")
 
 
 def test_unattributed_energy_never_decreases() -> None:

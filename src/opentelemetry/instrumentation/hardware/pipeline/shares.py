@@ -12,6 +12,7 @@ span that ends claims its part of each slot; the last one takes the rest.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 import weakref
@@ -113,7 +114,7 @@ class Shares:
 
         A span that a signal handler or a finalizer begins in the middle of this has none.
         """
-        if self._pid != os.getpid() or self._lock._is_owned():  # forked: the lock is the parent's
+        if self._is_left() or self._lock._is_owned():
             return
         with self._lock:
             self._release_lost()
@@ -139,7 +140,7 @@ class Shares:
         Returns:
             The share; None if it was not begun, or if a signal handler or a finalizer ends it in the middle of this.
         """
-        if self._pid != os.getpid():
+        if self._is_left():
             return None
         if self._lock._is_owned():
             self._lost.append(span_id)
@@ -173,6 +174,10 @@ class Shares:
             with self._lock:
                 self._release_lost()
                 self._advance()
+
+    def _is_left(self) -> bool:
+        """Whether the thread that has the lock may have gone: in a forked child, and at the end of the interpreter."""
+        return self._pid != os.getpid() or sys.is_finalizing()
 
     def _release_lost(self) -> None:
         while self._lost:
