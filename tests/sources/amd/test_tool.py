@@ -189,6 +189,24 @@ def test_gpus_after_a_lost_one_keep_their_values_although_amd_smi_renumbers_them
         assert temperatures(source) == gpus
 
 
+def test_gpus_after_a_lost_one_keep_their_ids_although_amd_smi_fails_once(tmp_path: Path) -> None:
+    gpus = {"0000:2f:00.0": 41, "0000:30:00.0": 52}
+
+    def listed(remaining: dict[str, int]) -> dict[str, Any]:
+        metric = [{"gpu": n, "temperature": {"hotspot": celsius}} for n, celsius in enumerate(remaining.values())]
+        return amd_smi(tmp_path, metric, [*remaining])
+
+    with opened("amd", **listed(gpus)) as source:
+        assert temperatures(source) == gpus
+        del gpus["0000:2f:00.0"]
+        listed(gpus)
+        (tmp_path / "static").write_text("ERROR: amdgpu is busy")
+        with pytest.raises(ValueError, match="amd-smi"):
+            temperatures(source)
+        listed(gpus)
+        assert temperatures(source) == gpus
+
+
 def test_energy_without_a_counter_in_amd_smi_is_the_integral_of_power(tmp_path: Path) -> None:
     metric = {"gpu": 0, "power": {"socket_power": {"value": 141, "unit": "W"}}, "energy": "N/A"}
     with opened("amd", **amd_smi(tmp_path, [metric], ["0000:2f:00.0"])) as source:

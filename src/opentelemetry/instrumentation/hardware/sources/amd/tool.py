@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -179,15 +178,18 @@ class AmdSmi(ToolDriver):
 
     name = AMD_SMI_TOOL.name
     _numbers: Sequence[int] | None = None
-    _static: Mapping[int, Texts]
+    _static: Mapping[int, Texts] = {}
 
     def outputs(self) -> list[GpuOutput]:
         """Run the tool."""
         metric = parse_amd_smi(self.run("metric", "--json"))
         if [*metric] != self._numbers:
-            self._numbers, self._static = [*metric], {}
-            with suppress(ValueError):
+            try:
                 self._static = parse_amd_smi(self.run("static", "--json"))
+            except ValueError:
+                if self._static:  # without their addresses, the GPUs that are left would be new ones
+                    raise
+            self._numbers = [*metric]
         return amd_smi_gpus(metric, self._static)
 
 
