@@ -142,6 +142,12 @@ def test_invalid_line_drops_its_metric_family_only() -> None:
     assert (names(parsed), len(parsed.invalid)) == (["a", "c"], 1)
 
 
+@pytest.mark.parametrize(("kind", "end"), [(TEXT, ""), (OPENMETRICS, "# EOF\n")])
+def test_timestamp_beyond_all_floats_drops_its_metric_family_only(kind: str, end: str) -> None:
+    parsed = parse(f"a 1 {'9' * 400}\nb 1\n{end}", kind)
+    assert (names(parsed), len(parsed.invalid)) == (["b"], 1)
+
+
 @pytest.mark.parametrize("kind", ["text/html", "application/json; charset=utf-8", "text/html;\r\n\x1b[2J"])
 def test_page_of_another_content_type_is_invalid(kind: str) -> None:
     with pytest.raises(ValueError, match="unsupported Content-Type") as raised:

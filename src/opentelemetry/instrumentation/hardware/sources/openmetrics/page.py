@@ -51,8 +51,8 @@ _PAUSE: Final = 1e-4
 _LINES_PER_PAUSE: Final = 20
 """Seconds for which the interpreter lock is released after so many lines: a long page delays no other thread."""
 
-_INVALID: Final = (ValueError, TypeError, IndexError, KeyError, AttributeError)
-"""Errors that the parsers raise for invalid lines."""
+_INVALID: Final = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError)
+"""Errors that invalid lines cause."""
 
 
 class Sample(NamedTuple):
@@ -185,7 +185,10 @@ class Parser:
             raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
         for family in paced(self._families(text, page)):
-            page.samples += self._samples(family, strict, now, page)
+            try:
+                page.samples += list(self._samples(family, strict, now, page))
+            except _INVALID as error:
+                page.invalid.append(f"{family.name or 'a family'}: {error}"[:200])
         return page
 
     def _families(self, text: str, page: Page) -> Iterable[_Family]:
@@ -226,13 +229,8 @@ class Parser:
         """Parse the lines of a family, and yield its samples that match the filters."""
         if not family.lines:
             return
-        try:
-            end = ["# EOF\n"] if strict else []
-            parsed = list(self._parsers[strict](paced(chain(family.each(), end))))
-        except _INVALID as error:
-            page.invalid.append(f"{family.name or 'a family'}: {error}"[:200])
-            return
-        for each in parsed:
+        end = ["# EOF\n"] if strict else []
+        for each in self._parsers[strict](paced(chain(family.each(), end))):
             for name, labels, value, timestamp, *_ in paced(each.samples):
                 if not strict and each.type == "counter":
                     name = family.name  # noqa: PLW2901 - the parser adds _total where the page has none
