@@ -80,6 +80,13 @@ def test_duration_has_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
+def test_snapshot_without_a_reading_names_no_window() -> None:
+    with simulated():
+        answer = otel_hardware("snapshot", "--sources", "graphcore")
+    assert "missing\n  graphcore: " in answer.out
+    assert "of the last" not in answer.out
+
+
 def test_snapshot_watch_redraws_terminal_until_sigint() -> None:
     ours, theirs = pty.openpty()
     env = environment({"TERM": "xterm", "COLUMNS": "90", "LINES": "20"})
