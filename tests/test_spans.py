@@ -17,6 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -445,6 +446,24 @@ def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml],
 
 
 # -- faults
+
+
+def test_provider_that_makes_its_resource_at_each_call_gets_one_processor() -> None:
+    class Foreign(TracerProvider):
+        @property
+        def resource(self) -> Resource:
+            return Resource({})
+
+    provider = Foreign(shutdown_on_exit=False)
+    ours = HardwareInstrumentor()
+    try:
+        with global_provider(provider):
+            ours.instrument(sources=["process"])
+            for _ in range(3):
+                ours._spans.check()
+            assert len(provider._active_span_processor._span_processors) == 1
+    finally:
+        ours.uninstrument()
 
 
 def test_provider_that_accepts_no_processor_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -66,6 +66,8 @@ class GlobalTracerProvider:
         from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
 
         session, resource = self._session, getattr(provider, "resource", None)
+        if resource is not getattr(provider, "resource", None):
+            resource = None  # a new object at each call, also of the same provider
         if session is None or (provider is self._provider and resource is self._resource):
             return
         self._provider, self._resource = provider, resource
