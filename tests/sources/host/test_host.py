@@ -118,7 +118,9 @@ def test_disk_counters_agree_with_psutil() -> None:
     with opened("host", include_metrics="system.disk.*") as host:
         before, ours, after = psutil.disk_io_counters(True), often(host), psutil.disk_io_counters(True)
     names = {str(series.attributes[c.DEVICE]) for series in series_of(ours, c.SYSTEM_DISK_IO)}
-    assert names == {path.name for path in Path("/sys/block").iterdir() if (path / "device").exists()} - {"sr0", "fd0"}
+    disks = {path.name: path / "device" for path in Path("/sys/block").iterdir()}
+    hardware = {name for name, device in disks.items() if device.exists() and not (device / "iopolicy").exists()}
+    assert names == hardware - {"sr0", "fd0"}
     for name in names:
         for metric, words, unit in (
             (c.SYSTEM_DISK_IO, ("read_bytes", "write_bytes"), 1.0),
@@ -392,6 +394,24 @@ def test_removed_and_added_disks_are_noticed() -> None:
         _files(machine)["/sys/block/sdc/device/model"] = "x\n"
         found = {series.attributes[c.DEVICE] for series in series_of(often(host), c.SYSTEM_DISK_IO_TIME)}
     assert found == {"sdb", "sdc"}
+
+
+def test_nvme_disk_with_several_ports_is_counted_once() -> None:
+    """The paths count what the disk does; the disk itself has zeros before Linux 6.4, and later the same counts.
+
+    Files and links as in https://github.com/Atoptool/atop/pull/157 and
+    https://docs.kernel.org/admin-guide/nvme-multipath.html.
+    """
+    machine = old(0)
+    files = _files(machine)
+    files["/proc/diskstats"] = diskstats(["nvme0c0n1", "nvme0n1", "nvme1n1"], 0)
+    files["/sys/block/nvme0c0n1/device/cntlid"] = "0\n"  # -> ../../nvme0
+    files["/sys/block/nvme0n1/device/iopolicy"] = "numa\n"  # -> ../../nvme-subsys0
+    files["/sys/block/nvme1n1/device/cntlid"] = "0\n"  # -> ../../nvme1, a disk with one port
+    assert {series.attributes[c.DEVICE] for series in series_of(_read(machine), c.SYSTEM_DISK_IO)} == {
+        "nvme0c0n1",
+        "nvme1n1",
+    }
 
 
 def test_added_interface_appears_within_a_minute_and_removed_one_vanishes() -> None:

@@ -111,11 +111,18 @@ class LinuxMachine:
         return dict(procfs.diskstats(self._read("/proc/diskstats"), self._is_hardware_disk))
 
     def _is_hardware_disk(self, name: str) -> bool:
-        """Whether a disk is backed by a device. Partitions, loop and RAM disks, RAID and LVM volumes are not."""
+        """Whether a disk is backed by a device. Partitions, loop and RAM disks, RAID and LVM volumes are not.
+
+        Nor is an NVMe disk with several ports, which has an I/O policy. Each path to it is listed as well, such as
+        nvme0c1n1 of nvme0n1, and counts the operations; the disk counts the same ones, but only since Linux 6.4. See
+        https://docs.kernel.org/admin-guide/nvme-multipath.html.
+        """
         if name not in self._is_hardware:
-            folder = "/sys/block/" + name.replace("/", "!")
-            has_device = self._files.exists(folder + "/device")
-            self._is_hardware[name] = has_device and not name.startswith(("sr", "fd", "nbd"))
+            device = "/sys/block/" + name.replace("/", "!") + "/device"
+            is_virtual = name.startswith(("sr", "fd", "nbd")) or (
+                name.startswith("nvme") and self._files.exists(device + "/iopolicy")
+            )
+            self._is_hardware[name] = not is_virtual and self._files.exists(device)
         return self._is_hardware[name]
 
     def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
