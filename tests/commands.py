@@ -114,7 +114,8 @@ def workstation(tick: int) -> Fabricated:
         "/": FilesystemSpace(440 << 30, 210 << 30, 188 << 30),
         "/data": FilesystemSpace(14_000 << 30, 6_100 << 30, 6_100 << 30),
     }
-    used = Usage(310.25 + 0.5 * tick, 18.5, 91_000 + 300 * tick, 14, 5_200 + 60 * tick, 480 + 9 * tick)
+    counts = 91_000 + 300 * tick, 14, 5_200 + 60 * tick, 480 + 9 * tick
+    used = Usage(310.25 + 0.5 * tick, 18.5, *counts, 2_097_152 + 8192 * tick, 409_600 + 4096 * tick)
     return Fabricated(Tree(files, spaces, 4, 345_600.25 + tick, used, {"/proc/{pid}/fd": 14}))
 
 

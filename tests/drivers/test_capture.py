@@ -121,7 +121,7 @@ ANSWERS: list[Any] = [
     None,
     True,
     FilesystemSpace(10, 4, 3),
-    Usage(1.5, 0.25, 1, 2, 3, 4),
+    Usage(1.5, 0.25, 1, 2, 3, 4, 512, 1024),
     Output(-11, b"<gpu>\xff\x00", b""),
     {"bytes": 3, "packets": 4},
     {"bytes": {"sent": 1}},

@@ -261,7 +261,8 @@ def _space(total: int, free: int, reserved: int, tick: int) -> FilesystemSpace:
 
 
 def _usage(tick: int) -> Usage:
-    return Usage(310.25 + 12.5 * tick, 18.5 + 0.75 * tick, 91_000 + 300 * tick, 14, 5_200 + 60 * tick, 480 + 9 * tick)
+    counts = 91_000 + 300 * tick, 14, 5_200 + 60 * tick, 480 + 9 * tick
+    return Usage(310.25 + 12.5 * tick, 18.5 + 0.75 * tick, *counts, 2_097_152 + 8192 * tick, 409_600 + 4096 * tick)
 
 
 def _plain_process(tick: int) -> Files:

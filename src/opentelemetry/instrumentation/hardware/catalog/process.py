@@ -62,12 +62,13 @@ PROCESS_MEMORY_PEAK = gauge(
 PROCESS_DISK_IO = counter(
     "process.disk.io", "By", (DISK_DIRECTION,),
     "Bytes read from and written to storage on behalf of the process.",
-    source="/proc/{pid}/io read_bytes, write_bytes; elsewhere psutil.Process.io_counters",
+    source="getrusage (blocks of 512 bytes); of another process /proc/{pid}/io read_bytes, write_bytes, which include "
+    "children that it has waited for; elsewhere psutil.Process.io_counters",
     scope=Scope.PROCESS,
 )
 PROCESS_DISK_OPERATIONS = counter(
     "process.disk.operations", "{operation}", (DISK_DIRECTION,),
-    "Read and write system calls of the process.",
+    "Read and write system calls of the process; on Linux also of children that it has waited for.",
     source="/proc/{pid}/io syscr, syscw; elsewhere psutil.Process.io_counters",
     scope=Scope.PROCESS, opt_in="request",
 )
@@ -80,7 +81,7 @@ PROCESS_CONTEXT_SWITCHES = counter(
 PROCESS_PAGING_FAULTS = counter(
     "process.paging.faults", "{fault}", (FAULT_TYPE,),
     "Page faults of the process. A major fault had to read from a disk.",
-    source="/proc/{pid}/stat minflt, majflt",
+    source="getrusage; of another process /proc/{pid}/stat minflt, majflt",
     scope=Scope.PROCESS,
 )
 PROCESS_FILE_DESCRIPTOR_COUNT = updown(

@@ -21,9 +21,12 @@ if sys.platform != "win32":
 _CHUNK = 1 << 16
 """Bytes of one read. The kernel returns at most a page of a table such as mountinfo, whatever is requested."""
 
+_BLOCK = 512
+"""Bytes of a block in getrusage(2)."""
+
 
 class Usage(NamedTuple):
-    """CPU seconds, page faults and context switches of this process since its start, from getrusage(2)."""
+    """CPU seconds, page faults, context switches and bytes of this process since its start, from getrusage(2)."""
 
     user: float
     system: float
@@ -31,6 +34,8 @@ class Usage(NamedTuple):
     major: int
     voluntary: int
     involuntary: int
+    read: int
+    written: int
 
 
 class FilesystemSpace(NamedTuple):
@@ -127,7 +132,16 @@ class LocalFiles:
 
     def usage(self) -> Usage:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        return Usage(used.ru_utime, used.ru_stime, used.ru_minflt, used.ru_majflt, used.ru_nvcsw, used.ru_nivcsw)
+        return Usage(
+            used.ru_utime,
+            used.ru_stime,
+            used.ru_minflt,
+            used.ru_majflt,
+            used.ru_nvcsw,
+            used.ru_nivcsw,
+            used.ru_inblock * _BLOCK,
+            used.ru_oublock * _BLOCK,
+        )
 
     def has_children(self) -> bool:
         try:

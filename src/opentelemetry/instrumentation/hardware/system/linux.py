@@ -216,20 +216,23 @@ class LinuxMachine:
         virtual, resident = memory or (None, None)
         has_ended = memory is None  # the kernel frees the memory before it sets the state
         usage = self._files.usage() if pid == os.getpid() else None
+        minor, major = (usage.minor, usage.major) if usage else (int(fields[7]), int(fields[9]))
+        is_counted = minor > 0  # gVisor counts neither page faults nor what getrusage(2) has beside them
         io = self._read(folder + "/io")  # empty for a process of another user
+        own = usage if is_counted and io else None  # the file includes children that were waited for
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
             threads=None if has_ended else int(fields[17]),
             resident=resident,
             virtual=virtual,
-            minor=usage.minor if usage else int(fields[7]),
-            major=usage.major if usage else int(fields[9]),
+            minor=minor if is_counted else None,
+            major=major if is_counted else None,
             uptime=self._files.uptime() - int(fields[19]) / TICKS,
             voluntary=usage.voluntary if usage else None,
-            involuntary=usage.involuntary if usage else None,
-            read=procfs.entry(io, b"\nread_bytes: "),
-            written=procfs.entry(io, b"\nwrite_bytes: "),
+            involuntary=usage.involuntary if usage and is_counted else None,
+            read=own.read if own else procfs.entry(io, b"\nread_bytes: "),
+            written=own.written if own else procfs.entry(io, b"\nwrite_bytes: "),
             reads=procfs.entry(io, b"\nsyscr: "),
             writes=procfs.entry(io, b"\nsyscw: "),
             descriptors=None if has_ended else self._count(folder + "/fd"),
