@@ -387,6 +387,20 @@ def test_memory_available_is_absent_without_memavailable() -> None:
     assert sum(series_of(found, c.SYSTEM_MEMORY_USAGE).values()) == value(found, c.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
 
 
+def test_cpus_that_go_offline_are_noticed() -> None:
+    """The kernel removes the topology of a CPU that is offline."""
+    machine = metal(0)
+    assert machine.tree is not None
+    with opened("host", machine) as host:
+        before = all_of(host)
+        machine.tree.cpus //= 2
+        for path in [path for path in machine.tree.files if "/topology/" in path][: machine.tree.cpus]:
+            del machine.tree.files[path]
+        after = all_of(host)
+    for metric in (c.SYSTEM_CPU_LOGICAL_COUNT, c.SYSTEM_CPU_PHYSICAL_COUNT):
+        assert value(after, metric) < value(before, metric)
+
+
 def test_removed_and_added_disks_are_noticed() -> None:
     machine = old(0)
     with opened("host", machine) as host:

@@ -59,7 +59,7 @@ class Host(Source):
     rows = ("system.", "hw.cpu.")
 
     def open(self) -> None:
-        """Read constant values, and determine which metrics are wanted."""
+        """Determine which metrics are wanted."""
         config = self.context.config
         self._machine = machine(self.context.drivers)
         self._is_per_cpu = "cpu" in (config.detail or ())
@@ -71,7 +71,6 @@ class Host(Source):
         for shares in (self._memory_shares, self._swap_shares):
             if not config.names(shares[0].metric):
                 del shares[1:]  # by default the share in use only
-        self._cpu_counts = self._machine.cpu_counts()
         self._series = SeriesCache()
         self._cpu_series: dict[tuple[int, str], tuple[Series, Series | None]] = {}
         self._wants = {metric: config.wants(metric) for metric in c.CATALOG}
@@ -114,8 +113,9 @@ class Host(Source):
                 yield self._series[(c.SYSTEM_PRESSURE_TIME, *which)](seconds)
 
     def read_slow(self) -> Iterator[Point]:
-        """Read the number of CPUs, which does not change, and of processes, which requires reading a file of each."""
-        for metric, count in zip((c.SYSTEM_CPU_LOGICAL_COUNT, c.SYSTEM_CPU_PHYSICAL_COUNT), self._cpu_counts):
+        """Read the number of CPUs, which seldom changes, and of processes, which requires reading a file of each."""
+        counts = self._machine.cpu_counts()
+        for metric, count in zip((c.SYSTEM_CPU_LOGICAL_COUNT, c.SYSTEM_CPU_PHYSICAL_COUNT), counts):
             if count:
                 yield self._series[metric](count)
         if self._wants[c.SYSTEM_PROCESS_COUNT]:

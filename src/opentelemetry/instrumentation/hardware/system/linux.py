@@ -47,6 +47,7 @@ class LinuxMachine:
         self._psutil = psutil
         self._shared = walk
         self._cgroups: dict[int, Cgroup] = {}
+        self._cpu_counts: tuple[int | None, int | None] = None, None
         self._is_hardware: dict[str, bool] = {}
         self._hardware_interfaces: tuple[float, list[str]] | None = None
         self._mount_table = b""
@@ -68,8 +69,11 @@ class LinuxMachine:
         return times
 
     def cpu_counts(self) -> tuple[int | None, int | None]:
-        cores = {self._core(f"{_CPUS}/cpu{number}/topology/") for number in self._cpu_numbers()} - {b""}
-        return self._files.online(), len(cores) or None
+        online = self._files.online()
+        if online != self._cpu_counts[0]:  # a file of each CPU is read only if their number has changed
+            cores = {self._core(f"{_CPUS}/cpu{number}/topology/") for number in self._cpu_numbers()} - {b""}
+            self._cpu_counts = online, len(cores) or None
+        return self._cpu_counts
 
     def _core(self, topology: str) -> bytes:
         """The logical CPUs of a core, which identify it; empty for a CPU that is offline."""
