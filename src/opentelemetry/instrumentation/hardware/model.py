@@ -85,8 +85,9 @@ class Metric:
         standard: Whether the semantic conventions define it.
         endpoint: The name of the endpoint that a scraped metric comes from. A scraped metric is not in the catalog, and
             its points have the labels of the page.
-        dips: Whether the kernel sometimes lowers this counter slightly, as it corrects the time of an idle CPU. A
-            small decrease of such a counter is ignored; a decrease of any other means that it was reset.
+        dips: Whether this count can fall a little without a reset, as the kernel corrects the time of an idle CPU. A
+            small decrease of such a counter is ignored, and after a larger one it continues; a decrease of any other
+            means that it counts from 0 again.
         key: Equal for metrics with the same instrument. A source that is opened again may create its metrics again.
     """
 

@@ -119,7 +119,7 @@ SYSTEM_PAGING_UTILIZATION = gauge(
 SYSTEM_PAGING_FAULTS = counter(
     "system.paging.faults", "{fault}", (FAULT_TYPE,),
     "Page faults of the host. A major fault had to read from a disk.",
-    source="/proc/vmstat: pgfault, pgmajfault",
+    source="/proc/vmstat: pgfault, pgmajfault", dips=True,
 )
 SYSTEM_PAGING_OPERATIONS = counter(
     "system.paging.operations", "{operation}", (PAGING_DIRECTION,),

@@ -255,15 +255,15 @@ class _Reading:
         return True
 
     def add_ratio(self, series: Series, value: Any) -> bool:
-        """Add the increase of two running totals. If one was reset, its increase is unknown."""
+        """Add the increase of two running totals. If one has fallen, neither is added: their quotient is unknown."""
         if type(value) is not CounterRatio or not (_is_number(value.part, 0) and _is_number(value.whole, 0)):
             return False
         before = self._before.get(series)
+        part = whole = 0.0
         if isinstance(before, CounterRatio):
             value = CounterRatio(*(old if is_dip(old, new) else new for old, new in zip(before, value)))
-            self._add_sum(series, max(0.0, value.part - before.part), max(0.0, value.whole - before.whole))
-        else:
-            self._add_sum(series, 0.0, 0.0)
+            part, whole = value.part - before.part, value.whole - before.whole
+        self._add_sum(series, *((part, whole) if min(part, whole) >= 0 else (0.0, 0.0)))
         self.newest[series] = value
         return True
 

@@ -8,6 +8,10 @@ from opentelemetry.instrumentation.hardware.model import Number, Series
 
 _INT64_MAX = 2**63 - 1
 
+_MAX_DIP = 10
+"""Largest decrease that is a correction. After a larger one, a part of the count is lost: before Linux 6.8, the idle
+time of a CPU that went offline and came back, as all but one do at a suspend (commit 71fee48fb772 of the kernel)."""
+
 _LIMIT = 4096
 """Maximum counters in a store. A counter beyond it works, but starts again in a later session."""
 
@@ -21,7 +25,7 @@ class Counter:
     so that the total continues from where it was. So does a count that begins after an integral was exported.
 
     Args:
-        dips: Whether the kernel sometimes lowers this count slightly; see :attr:`.model.Metric.dips`.
+        dips: Whether this count can fall without a reset; see :attr:`.model.Metric.dips`.
         before: The same counter in an earlier session, with the total to continue.
         from_start: Count from the first reading of the session instead of from the device's own start.
 
@@ -52,7 +56,7 @@ class Counter:
         elif self._count is not None and count < self._count:
             if self._dips and is_dip(self._count, count):
                 return
-            self._offset = self.total
+            self._offset = self.total - count if self._dips else self.total
         self._count = count
         total = count + self._offset
         if total >= self.total:
@@ -67,7 +71,7 @@ class Counter:
 
 def is_dip(before: Number, after: Number) -> bool:
     """Whether a decrease is a correction by the kernel, such as of iowait, and not a restart of the count."""
-    return before / 2 < after < before
+    return before - _MAX_DIP <= after < before
 
 
 class CounterStore:

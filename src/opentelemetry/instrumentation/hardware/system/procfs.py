@@ -79,7 +79,10 @@ def _bytes(text: bytes, label: bytes) -> int | None:
 
 
 def vmstat(text: bytes) -> dict[str, int]:
-    """``/proc/vmstat``, with pgminfault added: the kernel counts major faults in pgfault as well."""
+    """``/proc/vmstat``, with pgminfault added: the kernel counts major faults in pgfault as well.
+
+    It counts a major fault when it begins, and in pgfault when it ends. So pgminfault can fall by those in progress.
+    """
     counts = {words[0].decode(): int(words[1]) for line in lines(text) if len(words := line.split()) == 2}
     if "pgfault" in counts and "pgmajfault" in counts:
         counts["pgminfault"] = counts["pgfault"] - counts["pgmajfault"]
