@@ -395,7 +395,16 @@ def test_two_readers_of_2000_means_need_less_than_2_mib() -> None:
         (DIPPING, [225_249, 226_681, 114_431, 115_431], [225_249, 226_681, 226_681, 227_681]),
         (SYSTEM_PAGING_FAULTS, [1000, 999, 1001], [1000, 1000, 1001]),
     ],
-    ids=["reset", "reset to more than half", "two resets", "zero", "small dip", "no small dip", "CPU online again", "major fault"],
+    ids=[
+        "reset",
+        "reset to more than half",
+        "two resets",
+        "zero",
+        "small dip",
+        "no small dip",
+        "CPU online again",
+        "major fault",
+    ],
 )
 @pytest.mark.parametrize("from_start", [False, True])
 def test_counter_continues_after_a_reset(

@@ -245,6 +245,25 @@ def test_loopback_and_virtual_interfaces_are_left_out() -> None:
     assert set(machine.interfaces(["lo0"])) == {"lo0"}
 
 
+def test_zeros_that_psutil_returns_for_unknown_values_are_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """See the documentation of ``psutil.swap_memory`` and ``psutil.net_io_counters``."""
+    words = ("bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout")
+    machine = _machine(
+        net_io_counters=lambda pernic: {"en0": dict.fromkeys(words, 0)},
+        swap_memory=lambda: {"total": GIB, "free": GIB, "sin": 0, "sout": 0},
+    )
+    assert machine.interfaces()["en0"].dropped_sent == 0
+    assert machine.vmstat() == {"pswpin": 0, "pswpout": 0}
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "platform", "darwin")
+        dropped = machine.interfaces()["en0"]
+    assert (dropped.dropped_received, dropped.dropped_sent) == (0, None)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "name", "nt")
+        assert machine.vmstat() == {}
+        assert machine.interfaces()["en0"].dropped_sent == 0
+
+
 def test_missing_module_function_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="psutil has no cpu_times"):
         Answers("psutil", None).call("cpu_times")

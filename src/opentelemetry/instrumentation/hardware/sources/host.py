@@ -176,15 +176,11 @@ class Host(Source):
 
     def _storage(self) -> Iterator[Point]:
         for name, disk in self._machine.disks().items():
-            for series, at in self._disks[name]:
-                number = disk[at]
-                if number is not None:
-                    yield series, number
+            yield from self._disks.points(name, disk)
 
     def _network(self) -> Iterator[Point]:
         for name, interface in self._machine.interfaces(self.context.config.interfaces).items():
-            for series, at in self._interfaces[name]:
-                yield series, interface[at]
+            yield from self._interfaces.points(name, interface)
 
 
 class _Columns(dict[str, "list[tuple[Series, int]]"]):
@@ -200,6 +196,13 @@ class _Columns(dict[str, "list[tuple[Series, int]]"]):
         super().__init__()
         self._attribute = attribute
         self._columns = [(fields.index(field), metric, attributes) for field, metric, attributes in columns]
+
+    def points(self, name: str, numbers: Sequence[float | None]) -> Iterator[Point]:
+        """Yield the known numbers of a device."""
+        for series, at in self[name]:
+            number = numbers[at]
+            if number is not None:
+                yield series, number
 
     def __missing__(self, name: str) -> list[tuple[Series, int]]:
         self[name] = [

@@ -61,7 +61,7 @@ class Interface(NamedTuple):
     received: int
     packets_sent: int
     packets_received: int
-    dropped_sent: int
+    dropped_sent: int | None
     dropped_received: int
     errors_sent: int
     errors_received: int

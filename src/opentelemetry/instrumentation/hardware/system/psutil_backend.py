@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from errno import ESRCH
@@ -103,6 +104,8 @@ class PsutilMachine:
         return int(self._psutil.call("virtual_memory")["total"])
 
     def vmstat(self) -> Mapping[str, int]:
+        if os.name == "nt":
+            return {}  # psutil returns 0 there
         swap = self._psutil.call("swap_memory")
         page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
         return {"pswpin": swap["sin"] // page, "pswpout": swap["sout"] // page}
@@ -284,7 +287,7 @@ def _interface(each: Mapping[str, int]) -> Interface:
         each["bytes_recv"],
         each["packets_sent"],
         each["packets_recv"],
-        each["dropout"],
+        each["dropout"] if os.name == "nt" or sys.platform == "linux" else None,  # psutil returns 0 on macOS and BSD
         each["dropin"],
         each["errout"],
         each["errin"],
