@@ -17,6 +17,9 @@ _LOG = logging.getLogger(__name__)
 _SLOWER = 5
 """Number of sampling intervals between two readings."""
 
+_UNLIMITED = 2**63 - 2**16
+"""A size that stands for no limit: gVisor reports all blocks that fit in int64."""
+
 
 class Filesystem(Source):
     """Mounts of real file systems, without those of containers and images; or those that ``DISK_PATHS`` names."""
@@ -85,7 +88,7 @@ class Filesystem(Source):
             except OSError as error:
                 errors[_utf8(mount.path)] = error
                 continue
-            if not space.total:
+            if not 0 < space.total < _UNLIMITED:
                 continue
             device, path = _utf8(mount.device), _utf8(mount.path)
             which = (c.DEVICE, device, c.FILESYSTEM_TYPE, mount.type, c.FILESYSTEM_MOUNTPOINT, path)

@@ -93,7 +93,9 @@ class LinuxMachine:
 
     def load_averages(self) -> tuple[float, float, float] | None:
         columns = self._read("/proc/loadavg").split()
-        return (float(columns[0]), float(columns[1]), float(columns[2])) if len(columns) > 3 else None
+        if len(columns) < 4 or columns[3] == b"0/0":  # gVisor counts no threads
+            return None
+        return float(columns[0]), float(columns[1]), float(columns[2])
 
     # -- memory
 
@@ -221,9 +223,12 @@ class LinuxMachine:
         has_ended = memory is None  # the kernel frees the memory before it sets the state
         usage = self._files.usage() if pid == os.getpid() else None
         minor, major = (usage.minor, usage.major) if usage else (int(fields[7]), int(fields[9]))
-        is_counted = minor > 0  # gVisor counts neither page faults nor what getrusage(2) has beside them
         io = self._read(folder + "/io")  # empty for a process of another user
-        own = usage if is_counted and io else None  # the file includes children that were waited for
+        # Its bytes include those of children that were waited for.
+        read, written = procfs.entry(io, b"\nread_bytes: "), procfs.entry(io, b"\nwrite_bytes: ")
+        if usage and io:
+            read, written = usage.read, usage.written
+        is_counted = minor > 0  # gVisor counts neither page faults, nor switches, nor bytes
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
@@ -233,10 +238,10 @@ class LinuxMachine:
             minor=minor if is_counted else None,
             major=major if is_counted else None,
             uptime=self._files.uptime() - int(fields[19]) / TICKS,
-            voluntary=usage.voluntary if usage else None,
+            voluntary=usage.voluntary if usage and is_counted else None,
             involuntary=usage.involuntary if usage and is_counted else None,
-            read=own.read if own else procfs.entry(io, b"\nread_bytes: "),
-            written=own.written if own else procfs.entry(io, b"\nwrite_bytes: "),
+            read=read if is_counted else None,
+            written=written if is_counted else None,
             reads=procfs.entry(io, b"\nsyscr: "),
             writes=procfs.entry(io, b"\nsyscw: "),
             descriptors=None if has_ended else self._count(folder + "/fd"),

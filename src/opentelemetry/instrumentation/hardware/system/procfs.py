@@ -50,11 +50,11 @@ def entry(text: bytes, label: bytes, end: bytes = b"\n") -> int | None:
 
 
 def cpu_times(columns: Sequence[bytes]) -> dict[str, float]:
-    """A cpu line of ``/proc/stat``: seconds by ``cpu.mode``."""
+    """A cpu line of ``/proc/stat``: seconds by ``cpu.mode``; empty if the kernel counts none, as gVisor."""
     times = {mode: int(columns[at]) / TICKS for mode, at in _MODES if at < len(columns)}
     if len(columns) > 7:
         times["interrupt"] = (int(columns[6]) + int(columns[7])) / TICKS
-    return times
+    return times if any(times.values()) else {}
 
 
 def meminfo(text: bytes) -> tuple[Memory | None, Swap | None]:
