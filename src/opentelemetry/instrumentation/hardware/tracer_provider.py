@@ -31,7 +31,7 @@ class GlobalTracerProvider:
 
     def open(self, session: Measurements) -> None:
         """Measure spans with a session, or with the ledgers of an agent."""
-        self._session = session
+        self._session, self._failed = session, False
         if self._replaced is None:
             self._replaced = original = trace.set_tracer_provider
 
