@@ -42,6 +42,7 @@ def test_get_returns_body_type_and_duration_and_sends_default_headers() -> None:
         answer = Http(Endpoint("a", web.url + "?a=b%20c"), "text/plain").get()
     assert answer["body"] == TEXT.encode()
     assert answer["type"] == "text/plain; version=0.0.4"
+    assert answer["complete"] is True
     assert 0 < answer["seconds"] < 60
     ((path, headers),) = web.requests
     assert path == "/metrics?a=b%20c"
@@ -90,7 +91,8 @@ def test_body_without_content_length_is_read_to_the_end() -> None:
         request.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nx 1\n")
 
     with Web(answer) as web:
-        assert Http(Endpoint("a", web.url)).get()["type"] == ""
+        read = Http(Endpoint("a", web.url)).get()
+        assert (read["type"], read["complete"]) == ("", False)
         assert fetch(web.url) == b"x 1\n"
 
 

@@ -126,6 +126,7 @@ def test_text_page_without_a_final_line_feed_is_invalid(text: str) -> None:
     with pytest.raises(ValueError, match="cut off: it does not end with a line feed"):
         parse(text)
     assert "a" in names(parse("a 1\nb 12\n"))
+    assert "c" in names(Parser(Filters("end", None)).parse(TEXT, f"c 1\n{text}".encode(), NOW, complete=True))
 
 
 def test_empty_text_page_has_no_samples() -> None:

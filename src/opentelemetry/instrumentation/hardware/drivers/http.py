@@ -12,6 +12,7 @@ import ssl
 import time
 import zlib
 from contextlib import closing
+from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -69,7 +70,8 @@ class Http:
         """Fetch the page.
 
         Returns:
-            ``type``: the Content-Type; ``body``: the uncompressed bytes; ``seconds``: the duration.
+            ``type``: the Content-Type; ``body``: the uncompressed bytes; ``complete``: whether it has the length that
+            the server gave; ``seconds``: the duration.
 
         Raises:
             TimeoutError: The deadline passed.
@@ -83,23 +85,25 @@ class Http:
         url = self._url
         for _ in range(1 + _REDIRECTS):
             try:
-                kind, body, location = self._fetch(url, deadline)
+                headers, body = self._fetch(url, deadline)
             except (HTTPException, UnicodeError) as error:
                 raise DriverError(0, f"invalid HTTP response ({type(error).__name__})") from None
             except _FloodError as flood:
                 self._backoff.fail(time.monotonic())
                 self._flood = flood.text
                 raise
-            if location is None:
+            if body is not None:
                 self._backoff.succeed()
-                return {"type": kind, "body": body, "seconds": round(time.monotonic() - start, 6)}
-            url = urlsplit(urljoin(url.geturl(), location))
+                kind, complete = (headers["Content-Type"] or "")[:_TYPE], headers["Content-Length"] is not None
+                seconds = round(time.monotonic() - start, 6)
+                return {"type": kind, "body": body, "complete": complete, "seconds": seconds}
+            url = urlsplit(urljoin(url.geturl(), headers["Location"]))
             if (url.scheme, url.netloc) != (self._url.scheme, self._url.netloc):
                 raise DriverError(0, "redirect to another server is not followed; set url to that server's address")
         raise DriverError(0, f"more than {_REDIRECTS} redirects")
 
-    def _fetch(self, url: SplitResult, deadline: float) -> tuple[str, bytes, str | None]:
-        """Return Content-Type and body, or the location of a redirect."""
+    def _fetch(self, url: SplitResult, deadline: float) -> tuple[Message, bytes | None]:
+        """Return headers and body; None for the body of a redirect."""
         host = url.hostname or ""
         port = url.port or (443 if url.scheme == "https" else 80)
         headers = self._headers(url)
@@ -116,10 +120,10 @@ class Http:
                 with closing(connection.getresponse()) as response:
                     limited.left = None
                     if response.status in _REDIRECT_CODES and response.headers["Location"]:
-                        return "", b"", response.headers["Location"]
+                        return response.headers, None
                     if response.status != 200:
                         raise DriverError(response.status, f"HTTP status {response.status}")
-                    return (response.headers["Content-Type"] or "")[:_TYPE], self._body(response), None
+                    return response.headers, self._body(response)
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
         endpoint = self._endpoint

@@ -115,7 +115,8 @@ class Openmetrics(Source):
         """
         try:
             answer = self._http.get()
-            return answer["seconds"], self._parser.parse(answer["type"], answer["body"], time.time())
+            complete = answer.get("complete", False)
+            return answer["seconds"], self._parser.parse(answer["type"], answer["body"], time.time(), complete)
         except (OSError, DriverError, ValueError) as error:
             raise DriverError(0, f"{self._endpoint.shown}: {self._reason(error)}") from None
 

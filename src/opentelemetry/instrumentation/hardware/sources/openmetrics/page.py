@@ -164,13 +164,14 @@ class Parser:
         self._filters = filters
         self._parsers: dict[bool, Any] = {True: openmetrics, False: prometheus}
 
-    def parse(self, kind: str, body: bytes, now: float) -> Page:
+    def parse(self, kind: str, body: bytes, now: float, complete: bool = False) -> Page:
         """Parse a page.
 
         Args:
             kind: The Content-Type of the page.
             body: The page.
             now: Unix seconds, to recognize stale samples.
+            complete: Whether the page has the length that the server gave. Else it may be cut off.
 
         Raises:
             ValueError: The body is not a page of metrics, or is truncated.
@@ -181,7 +182,7 @@ class Parser:
         text = body.decode()
         if strict and not f"\n{text}".rstrip("\n").endswith("\n# EOF"):
             raise ValueError("the page is cut off: it does not end with # EOF")
-        if text and not strict and not text.endswith("\n"):
+        if text and not strict and not complete and not text.endswith("\n"):
             raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
         for family in paced(self._families(text, page)):
