@@ -93,7 +93,7 @@ class Shares:
         self._by_tokens = by_tokens
         self._clock = clock
         self._pid = os.getpid()
-        self._lock: Any = threading.RLock()  # Any: it is asked whether this thread has it
+        self._lock: Any = threading.RLock()  # Any: typeshed has no _is_owned()
         self._open: dict[int, Share] = {}  # by the ID of the span
         self._leaves = 0
         self._per_leaf = 0.0
@@ -114,7 +114,7 @@ class Shares:
 
         A span that a signal handler or a finalizer begins in the middle of this has none.
         """
-        if self._is_left() or self._lock._is_owned():
+        if self._is_lock_lost() or self._lock._is_owned():
             return
         with self._lock:
             self._release_lost()
@@ -140,7 +140,7 @@ class Shares:
         Returns:
             The share; None if it was not begun, or if a signal handler or a finalizer ends it in the middle of this.
         """
-        if self._is_left():
+        if self._is_lock_lost():
             return None
         if self._lock._is_owned():
             self._lost.append(span_id)
@@ -175,8 +175,8 @@ class Shares:
                 self._release_lost()
                 self._advance()
 
-    def _is_left(self) -> bool:
-        """Whether the thread that has the lock may have gone: in a forked child, and at the end of the interpreter."""
+    def _is_lock_lost(self) -> bool:
+        """Whether a thread that has ended may hold the lock: in a forked child, and at the end of the interpreter."""
         return self._pid != os.getpid() or sys.is_finalizing()
 
     def _release_lost(self) -> None:
