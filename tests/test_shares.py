@@ -311,6 +311,7 @@ def test_span_of_a_signal_handler_leaves_the_shares_right(method: str, caplog: p
     assert program.total() == exact(found + program.shares.unattributed)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads
 def test_forked_child_has_no_shares() -> None:
     """The lock may be held by a thread of the parent."""
     program = Simulation()

@@ -425,6 +425,7 @@ until(lambda: not threads(), "end of the threads")
     assert answer.stderr == ""
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads
 def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
     machine(gpu())
     with global_provider(tracing.provider):

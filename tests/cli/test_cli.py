@@ -67,18 +67,18 @@ def test_help_settings_describes_all_settings(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "hint"),
+    ("arguments", "word"),
     [
-        (["snapshto"], "did you mean snapshot?"),
-        (["metrics", "--format", "tabel"], "did you mean table?"),
-        (["snapshot", "--fromat", "json"], "did you mean --format?"),
-        (["run", "--intervall", "5", "--", "true"], "did you mean --interval?"),
+        (["snapshto"], "snapshot"),
+        (["metrics", "--format", "tabel"], "table"),
+        (["snapshot", "--fromat", "json"], "--format"),
+        (["run", "--intervall", "5", "--", "true"], "--interval"),
         (["frobnicate"], ""),
         (["doctor", "--xyzzy"], ""),
     ],
 )
-def test_misspelt_argument_gets_a_suggestion(arguments: list[str], hint: str) -> None:
+def test_misspelt_argument_gets_a_suggestion(arguments: list[str], word: str) -> None:
     answer = otel_hardware(*arguments)
     assert answer.status == 2
-    assert ("did you mean" in answer.err) == bool(hint)
-    assert hint in answer.err
+    suggested = re.findall(r"did you mean ([\w-]+)\?|maybe you meant '([\w-]+)'\?", answer.err)  # of Python 3.15
+    assert ["".join(each) for each in suggested] == [word] * bool(word)

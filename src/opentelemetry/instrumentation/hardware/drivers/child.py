@@ -31,6 +31,9 @@ _STDERR = 4096
 _GRACE = 1.0
 """Seconds to wait until a killed child has exited."""
 
+_KEEPER_GRACE = 5.0
+"""The same of a keeper, which exits at once, unless the machine is overloaded."""
+
 _PAUSE = 0.005
 """Seconds between two checks whether a child has exited, after the end of its output, and after much of stderr."""
 
@@ -98,7 +101,7 @@ class Child:
         except BaseException:
             self._kill_group()
             self.close()
-            self._reap_keeper(time.monotonic() + _GRACE)
+            self._reap_keeper()
             raise
         finally:
             for descriptor in theirs:
@@ -115,8 +118,9 @@ class Child:
         finally:
             os.close(theirs)
 
-    def _reap_keeper(self, deadline: float) -> None:
+    def _reap_keeper(self) -> None:
         """Reap the keeper, which was killed with its group."""
+        deadline = time.monotonic() + _KEEPER_GRACE
         with suppress(ChildProcessError):  # the program reaps all children, or this is a forked child of it
             while self._keeper is not None and os.waitpid(self._keeper, os.WNOHANG)[0] == 0:
                 if time.monotonic() > deadline:
@@ -183,9 +187,8 @@ class Child:
         if not self.has_exited():
             self._kill_group()
         self.close()
-        deadline = time.monotonic() + _GRACE
-        self._reap_keeper(deadline)
-        return self._wait(deadline)
+        self._reap_keeper()
+        return self._wait(time.monotonic() + _GRACE)
 
     def has_exited(self) -> bool:
         """Whether the tool has exited. If so, it is reaped and the rest of its process group is killed."""

@@ -23,7 +23,7 @@ ACCEPT: Final = (
 )
 
 _META = re.compile(r'#[ \t]+(HELP|TYPE|UNIT)[ \t]+("(?:[^"\\]|\\.)*"|\S+)[ \t]*(.*)')
-_NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]*)|\{\s*"((?:[^"\\]|\\.)*)")')
+_NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]{0,999})(?=[\s{])|\{\s*"((?:[^"\\]|\\.){0,1000})")')
 
 _MAX_LINES: Final = 5_000
 """Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
@@ -208,7 +208,7 @@ class Parser:
             match = _NAME.match(line)
             if match is None:
                 if line.strip():
-                    page.invalid.append("a line without a name")
+                    page.invalid.append("a line without a valid name")
                 continue
             name = match[1] or _unescaped(match[2])
             family, is_parsed = _family_of(name, families)
