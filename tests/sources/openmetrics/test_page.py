@@ -224,6 +224,13 @@ def test_names_that_change_with_each_page_take_little_memory() -> None:
     assert kept < 5_000_000
 
 
+@pytest.mark.parametrize("line", ['a b{c="d"} 1', 'a[b]{c="d"} 1', "x" * 1001 + " 1", "a[0] 1"])
+def test_line_without_a_valid_name_is_dropped(line: str) -> None:
+    parsed = parse(f"{line}\ngood 1\n")
+    assert names(parsed) == ["good"]
+    assert parsed.invalid == ["a line without a valid name"]
+
+
 def test_quoted_utf_8_metric_name_is_parsed() -> None:
     parsed = parse('# HELP "a.b c" Help.\n# TYPE "a.b c" gauge\n{"a.b c",l="x"} 5\n', words=[r"a\.b c$"])
     assert [(sample.name, dict(sample.labels), sample.help) for sample in parsed.samples] == [

@@ -23,7 +23,10 @@ ACCEPT: Final = (
 )
 
 _META = re.compile(r'#[ \t]+(HELP|TYPE|UNIT)[ \t]+("(?:[^"\\]|\\.)*"|\S+)[ \t]*(.*)')
-_NAME = re.compile(r'\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]{0,999})(?=[\s{])|\{\s*"((?:[^"\\]|\\.){0,1000})")')
+_NAME = re.compile(
+    r"\s*(?:([a-zA-Z_:][a-zA-Z0-9_:]{0,999})(?=\s*\{|\s[^{]*(?:#|$))"  # the parser takes all before a brace
+    r'|\{\s*"((?:[^"\\]|\\.){0,1000})")'
+)
 
 _MAX_LINES: Final = 5_000
 """Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
