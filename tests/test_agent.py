@@ -22,6 +22,7 @@ from tests.tools.nvml import CRASH, FakeNvml, h100
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import agent
+from opentelemetry.instrumentation.hardware.drivers.child import Child
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
@@ -127,6 +128,20 @@ def test_agent_that_was_killed_is_started_again_and_then_the_application_reports
         log = app.end()
     warnings = [line for line in log.splitlines() if line.startswith("WARNING")]
     assert warnings == ["WARNING The agent has ended 3 times (killed by SIGKILL); this process reports instead"]
+
+
+def test_agent_that_starts_during_the_stop_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Child
+
+    def stopped(*arguments: Any, **options: Any) -> Child:
+        child = start(*arguments, **options)
+        telemetry.stop()  # does not know the child yet
+        return child
+
+    monkeypatch.setattr(agent, "Child", stopped)
+    telemetry = agent.Agent({}, dict, lambda: None, lambda: None, None)
+    reason, _ = telemetry._run_once()
+    assert reason != "killed by SIGKILL", "only after three seconds"
 
 
 def test_agent_whose_pipes_the_program_closed_is_replaced(sink: Sink) -> None:

@@ -104,13 +104,17 @@ class Agent:
     def stop(self) -> None:
         """End the agent after a last export, or kill it after three seconds."""
         self._stopping.set()
-        child = self._child
-        if child is not None and child.code is None:
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGTERM)
+        if self._child is not None:
+            self._terminate(self._child)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_STOP + 1.0)
         self._close_ledgers()
+
+    @staticmethod
+    def _terminate(child: Child) -> None:
+        if child.code is None:
+            with suppress(ProcessLookupError):
+                os.kill(child.pid, signal.SIGTERM)
 
     def abandon(self) -> None:
         """Close the inherited descriptors in a forked child. The agent belongs to the parent."""
@@ -161,6 +165,8 @@ class Agent:
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
         child = self._child = Child("the agent", line, environ, stdin=self._ledgers)
+        if self._stopping.is_set():  # stop() did not see this child yet
+            self._terminate(child)
         last = ""
         deadline = None
         try:
