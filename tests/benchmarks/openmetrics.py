@@ -35,7 +35,7 @@ def figures(seconds: float) -> list[Figure]:
     )
     return [
         *cost.marked(
-            Figure("50 wanted by name", cost["name"], "ms of CPU", "all of them", cost["all"], 0.25, relative=True),
+            Figure("50 wanted by name", cost["name"], "ms of CPU", "all of them", cost["all"], 0.1, relative=True),
             Figure("200 wanted by a label", cost["label"], "ms of CPU", "all of them", cost["all"]),
         ),
         Figure("memory kept by 10 scrapes", _kept(page), "KiB", bound=64),

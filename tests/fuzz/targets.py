@@ -264,10 +264,6 @@ def _parsers() -> Sequence[Parser]:
     return Parser(Filters("x", None)), Parser(Filters("x", {"": {"engine": "0"}})), Parser(Filters("x", ["total"]))
 
 
-_LONGEST_LINE: Final = 1 << 14
-"""Characters of a line of a page. Labels are not shortened, because they distinguish series."""
-
-
 def openmetrics(data: bytes) -> None:
     """A page. The first byte selects the format and the filters."""
     kind = pages.OPENMETRICS if data[:1] < b"\x80" else pages.PROMETHEUS
@@ -283,8 +279,8 @@ def openmetrics(data: bytes) -> None:
             validity.text(metric.help)
             validity.printable(metric.unit)
             for name, value in sample.labels.items():
-                validity.text(name, _LONGEST_LINE)
-                validity.text(value, _LONGEST_LINE)
+                validity.text(name)
+                validity.text(value)
             validity.text(metric.name)
             validity.number(sample.value)
 

@@ -27,11 +27,11 @@ def number(value: object) -> None:
         raise InvalidError(f"{str(value)[:40]} is not finite, or has more than 64 bits")
 
 
-def text(value: object, longest: int = LONGEST) -> None:
+def text(value: object) -> None:
     """Check that a text can be encoded, which the export of all metrics depends on."""
     if not isinstance(value, str):
         raise InvalidError(f"{value!r} is no text")
-    if len(value) > longest:
+    if len(value) > LONGEST:
         raise InvalidError(f"a text of {len(value)} characters")
     try:
         value.encode()

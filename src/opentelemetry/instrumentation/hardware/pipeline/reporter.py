@@ -36,7 +36,7 @@ class Reporter:
         environ: Contains the key of the job, or the variables of a launcher.
         mode: ``auto``; ``always``: report the host even without the lock; ``never``: do not try to get it.
         file: The name of the file. A process uses one object for each, because closing a file releases all its locks.
-        pid: The process whose job it is, with these environment variables; by default this one.
+        pid: The process with these environment variables, which identifies the job; by default this one.
 
     Attributes:
         holds: Whether this process has the lock, or reports the host because no lock can be used.

@@ -32,7 +32,7 @@ _MAX_LINES: Final = 5_000
 """Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
 series."""
 
-_MAX_LENGTH: Final = 1 << 14
+_MAX_LENGTH: Final = 1 << 12
 """Maximum characters of a line."""
 
 _MAX_AGE: Final = 300.0
