@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.children import descriptors
 from tests.stage import PATIENT
+from tests.tools import need, otelcol
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
 from tests.tools.tpu import PATIENCE, Code, FakeTpu, busy, deadline, doubles, pb, serving
@@ -130,6 +131,7 @@ def devices(services: Services, address: str) -> list[dict[str, Any]]:
 
 def test_go_grpc_server_with_huffman_headers_is_understood(services: Services, tmp_path: Path) -> None:
     """Its headers are Huffman-coded; gRPC in C++ sends literals."""
+    need(otelcol)
     with Collector(tmp_path) as collector:
         for _ in range(2):
             with pytest.raises(DriverError) as refused:

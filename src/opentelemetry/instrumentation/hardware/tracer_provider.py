@@ -63,6 +63,8 @@ class GlobalTracerProvider:
         if self._session is None or not hasattr(provider, "add_span_processor"):
             return
         # It imports the SDK. Meanwhile other threads come here, or the session is closed, so all else comes after it.
+        from opentelemetry.sdk.trace import TracerProvider
+
         from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
 
         session, resource = self._session, getattr(provider, "resource", None)
@@ -74,7 +76,8 @@ class GlobalTracerProvider:
         if self._processor is None:
             self._processor = HardwareSpanProcessor(session)
             self._processor.session = self._session
-        provider.add_span_processor(self._processor)
+        # Phoenix overrides it: the first processor that is added there replaces and shuts down its exporter.
+        TracerProvider.add_span_processor(provider, self._processor)
 
     def close(self) -> None:
         """Measure no more spans."""
