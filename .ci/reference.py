@@ -38,7 +38,7 @@ from opentelemetry.instrumentation.hardware.wandb import keys as wandb
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
-_KINDS = {Kind.COUNTER: "counter", Kind.UPDOWN: "up-down counter", Kind.GAUGE: "gauge"}
+_KINDS = {Kind.COUNTER: "counter", Kind.UPDOWN: "up-down counter", Kind.GAUGE: "gauge", Kind.HISTOGRAM: "histogram"}
 
 _WINDOWS = {
     Window.LAST: "latest reading",
@@ -196,7 +196,7 @@ def pages() -> dict[str, str]:
         "coverage": "\n\n".join(f"## {heading}\n\n{table(head, rows)}" for heading, head, rows in ways.tables()),
         "settings": _settings(),
         "spans": _spans(),
-        "span_errors": span_errors.table(),
+        "span_errors": span_errors.tables(),
         "options": "\n".join(f"      # {setting.name}: {setting.metadata['form']}" for setting in fields(Config)),
         "series_total": str(TOTAL),
         "series_endpoint": str(SHARE),

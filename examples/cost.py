@@ -64,7 +64,7 @@ if __name__ == "__main__":
     with fileinput.input(encoding="utf-8") as lines:
         for each in spans(lines):
             numbers = values(each)
-            if "hw.sampling.interval" in numbers:
+            if "hw.energy" in numbers:
                 groups[each["name"]].append(numbers)
     print(ROW.format("span", "count", *COLUMNS, "J/token", "tokens/J"))
     for name in sorted(groups):

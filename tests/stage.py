@@ -130,7 +130,7 @@ class Stage:
         self.counters = CounterStore()
         self.cpu_clock = Clock()
         self.players = {name: Player(self.clock) for name in names}
-        common = interval, self.schedule, self.counters, from_start, self.clock, None, self.cpu_clock
+        common = interval, self.schedule, self.counters, from_start, self.clock, None, False, self.cpu_clock
         self.runners = {name: SourceRunner(player.make, name, *common) for name, player in self.players.items()}
         runners = list(self.runners.values())
         self.collector = self.another(Config())

@@ -38,7 +38,7 @@ def spans(line: list[str], folder: Path) -> list[dict[str, Any]]:
 
 def check_energy(span: dict[str, Any]) -> None:
     """Check that a span has the power multiplied by its duration."""
-    margin = WATTS * span["attributes"][c.SPAN_RESOLUTION.name]
+    margin = span["attributes"][c.SPAN_UNCERTAINTY.name]
     expected = pytest.approx(WATTS * span["seconds"], rel=0.05, abs=margin)
     assert span["attributes"][c.SPAN_ENERGY.name] == expected
 

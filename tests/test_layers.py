@@ -32,9 +32,12 @@ LAYERS = (
     "(sources)",
     "accelerators",
     "sources",
+    "spans.rows",
+    "spans.ledger",
+    "spans.shares",
     "pipeline",
+    "sdk",
     "agent instruments resource_detector spans wandb",
-    "tracer_provider",
     "instrumentor",
     "(package)",
     "cli",
@@ -46,7 +49,7 @@ A word is a module, or a package with all its modules; in parentheses, the packa
 vendor's folder is a package below ``sources``.
 """
 
-TALKS_TO_THE_SDK = ("instruments", "spans", "tracer_provider", "instrumentor", "resource_detector", "cli")
+TALKS_TO_THE_SDK = ("instruments", "sdk", "spans", "instrumentor", "resource_detector", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*|__all__")
 MUTABLE = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "OrderedDict", "Counter", "array")

@@ -92,7 +92,6 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
     "spans_min_duration": [("0.5", 0.5), (2, 2.0)],
     "spans_filter": [("name:a*,-kind:client", ["name:a*", "-kind:client"]), (["scope:x"], ["scope:x"])],
     "spans_shares": [("off", "off"), (" Equal", "equal"), ("tokens", "tokens"), (False, "off")],
-    "spans_cuda_events": [("on", "on"), (" Off", "off"), (True, "on"), (False, "off")],
     "counter_origin": [("boot", "boot"), ("Start", "start"), (" start ", "start")],
 }
 
@@ -130,7 +129,6 @@ WRONG: dict[str, list[object]] = {
     "spans_min_duration": ["soon", "-1", True],
     "spans_filter": ["GET /", "name:", "span:x", 3],
     "spans_shares": ["on", 1, ["equal", "tokens"]],
-    "spans_cuda_events": ["auto", 2, ["on"]],
     "counter_origin": ["now", "0", 0, ["boot"], False],
 }
 
@@ -171,7 +169,6 @@ FORMS = {
     "spans_min_duration": "a number of seconds from 0 to 3600",
     "spans_filter": "a comma-separated list of name:PATTERN, kind:PATTERN or scope:PATTERN",
     "spans_shares": "off, equal or tokens",
-    "spans_cuda_events": "on or off",
     "counter_origin": "boot or start",
 }
 

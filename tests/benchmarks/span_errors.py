@@ -1,77 +1,99 @@
-"""The error of a span's energy by its duration, on a simulated power that jumps at random.
+"""The error of a span's energy by its duration, on simulated powers and with the periods of real counters.
 
-``python -m tests.benchmarks.span_errors`` prints the table in docs/spans.md. A seed fixes its numbers.
+``python -m tests.benchmarks.span_errors`` prints the tables in docs/spans.md. A seed fixes their numbers.
 """
 
 from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from tests.virtual import Program
+
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Series
-from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
-from opentelemetry.instrumentation.hardware.pipeline.rows import ENERGY
 
-DURATIONS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0)
-"""Seconds."""
+PERIODS = (0.02, 0.1)
+"""Seconds between two updates of the energy counter. Those of real GPUs are between these."""
 
-_LENGTH = 500.0
-_EPOCH = 1e9
-_ENERGY = Series(c.HW_ENERGY, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"})
+_BEGIN = 1000.0
+_SPANS = 200
 
 
 class Power:
-    """A power that takes a random level of 100 to 700 W for an exponentially distributed time of 0.3 s."""
+    """A power that takes one level after the other.
 
-    def __init__(self, seed: int) -> None:
-        dice = random.Random(seed)
-        self.times = [0.0]
-        while self.times[-1] < _LENGTH + 1:
-            self.times.append(self.times[-1] + dice.expovariate(1 / 0.3))
-        self.watts = [dice.uniform(100.0, 700.0) for _ in self.times]
+    Args:
+        levels: Seconds and watts.
+    """
+
+    def __init__(self, levels: Sequence[tuple[float, float]]) -> None:
+        self.times = [*accumulate((seconds for seconds, _ in levels), initial=_BEGIN)]
+        self.watts = [watts for _, watts in levels]
         steps = [watts * (end - begin) for watts, (begin, end) in zip(self.watts, pairwise(self.times))]
-        self.energy = [0.0, *accumulate(steps)]
+        self.energy = [*accumulate(steps, initial=0.0)]
 
     def joules(self, now: float) -> float:
         """The energy since the beginning."""
-        at = bisect_right(self.times, now) - 1
+        at = min(bisect_right(self.times, now) - 1, len(self.watts) - 1)
         return self.energy[at] + self.watts[at] * (now - self.times[at])
 
 
-def errors(seed: int = 1) -> Iterator[tuple[float, float, float]]:
-    """Yield durations, and the median and the 95th percentile of the relative error of their energy.
+def independent(duration: float, period: float) -> tuple[float, float, float]:
+    """Spans at random times on a power that jumps between 100 and 700 W, every 0.3 s on average.
 
-    Each span ends just now: the time since the newest reading is extrapolated.
+    Returns:
+        The share of the spans that have an energy, and of those the median and the 95th percentile of the error.
     """
-    power, dice, now = Power(seed), random.Random(seed), [0.0]
-    found: dict[float, list[float]] = {duration: [] for duration in DURATIONS}
-    ledger = Ledger(lambda: now[0], lambda: _EPOCH + now[0])
-    ledger.use(frozenset({"GPU-1"}))
-    while now[0] < _LENGTH:
-        ledger.add([_ENERGY(power.joules(now[0]))])
-        assert ledger.rows is not None
-        end = now[0] + dice.uniform(0.0, INTERVAL)
-        last = ledger.rows.place(_EPOCH + end)
-        for duration in DURATIONS:
-            first = ledger.rows.place(_EPOCH + end - duration)
-            if first is not None and last is not None:
-                exact = power.joules(end) - power.joules(end - duration)
-                measured = ledger.rows.increase(ENERGY, first, last)
-                found[duration].append(abs(measured / exact - 1.0))
-        now[0] += INTERVAL
-    for duration, each in found.items():
-        each.sort()
-        yield duration, each[len(each) // 2], each[int(0.95 * len(each))]
+    dice = random.Random(1)
+    spans = min(_SPANS, round(600.0 / duration))
+    begins = [*accumulate((dice.uniform(1.0, 2.0) + duration for _ in range(spans)), initial=_BEGIN + 20.0)]
+    count = round(4 * (begins[-1] - _BEGIN))
+    power = Power([(dice.expovariate(1 / 0.3), dice.uniform(100.0, 700.0)) for _ in range(count)])
+    program = Program(power.joules, period)
+    errors = []
+    for begin in begins[:-1]:
+        found = program.attributes(begin, begin + duration).get(c.SPAN_ENERGY.name)
+        if found is not None:
+            errors.append(abs(found / (power.joules(begin + duration) - power.joules(begin)) - 1.0))
+    errors.sort()
+    return len(errors) / spans, errors[len(errors) // 2], errors[int(0.95 * len(errors))]
 
 
-def table() -> str:
-    """Return the table of the documentation."""
-    rows = [f"| {duration:g} s | {middle:.2%} | {high:.2%} |" for duration, middle, high in errors()]
-    return "\n".join(("| duration | median error | 95 % of spans below |", "|---|---|---|", *rows))
+def following(duration: float, period: float) -> tuple[float, float]:
+    """Spans that cause the load: 700 W while one runs, 100 W between them.
+
+    Returns:
+        The share of the spans that have an energy, and their sum divided by the true one.
+    """
+    dice = random.Random(1)
+    pauses = [dice.uniform(1.0, 3.0) * max(0.2, duration) for _ in range(_SPANS)]
+    levels = [(20.0, 100.0), *(level for pause in pauses for level in ((duration, 700.0), (pause, 100.0)))]
+    program = Program(Power(levels).joules, period)
+    begin, found = _BEGIN + 20.0, []
+    for pause in pauses:
+        energy = program.attributes(begin, begin + duration).get(c.SPAN_ENERGY.name)
+        if energy is not None:
+            found.append(energy / (700.0 * duration))
+        begin += duration + pause
+    return len(found) / _SPANS, sum(found) / len(found) if found else 0.0
+
+
+def tables() -> str:
+    """Return the tables of the documentation."""
+    rows = ["| duration | median error | 95 % of spans below |", "|---|---|---|"]
+    for duration in (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 60.0):
+        found = [independent(duration, period) for period in PERIODS]
+        middle, high = (" to ".join(f"{each[at]:.2%}" for each in found) for at in (1, 2))
+        rows.append(f"| {duration:g} s | {middle} | {high} |")
+    rows += ["", "| duration | measured, of the true energy | spans that have an energy |", "|---|---|---|"]
+    for duration in (0.1, 0.15, 0.2, 0.5, 1.0, 2.0):
+        both = [following(duration, period) for period in PERIODS]
+        measured, known = (" to ".join(f"{each[at]:.0%}" for each in both) for at in (1, 0))
+        rows.append(f"| {duration:g} s | {measured} | {known} |")
+    return "\n".join(rows)
 
 
 if __name__ == "__main__":
-    print(table())
+    print(tables())

@@ -1,7 +1,7 @@
 """What a span costs on the thread of the application: with our processor, beside the SDK alone.
 
-A span of two seconds has six attributes of a GPU; a short one has none. The ledger is filled beforehand, and no thread
-of ours runs, so the figures are those of the calls alone.
+A span of two seconds has all attributes of a GPU and of the process; a short child has none. The rows are filled
+beforehand, and no thread of ours runs, so the figures are those of the calls alone.
 
 The medians are differences between spans with and without our processor. The 99th percentile is that of the time in our
 code, which is measured for each span. The difference between two 99th percentiles would be that of the machine instead:
@@ -16,22 +16,20 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import Tracer
 from tests.benchmarks import fresh
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import STICK, in_turn, reference, work
+from tests.recorded import Readings, Recorded
 
-from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.pipeline.ledger import INTERVAL, Ledger
-from opentelemetry.instrumentation.hardware.pipeline.rows import SIZE
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
+from opentelemetry.instrumentation.hardware.spans.rows import CAPACITY, Rows
 
 _SPANS = 200
 """Spans of one round, for a median."""
@@ -50,11 +48,12 @@ _DATA = bytearray(8 << 20)
 
 def figures(seconds: float) -> list[Figure]:
     slow, loop, is_noisy = fresh.call(f"{__name__}:slowest", seconds / 2)
-    session, read = _session()
+    recorder = SpanRecorder(lambda config, recorder: None)
+    read = _open(recorder)
     ours, plain = TracerProvider(shutdown_on_exit=False), TracerProvider(shutdown_on_exit=False)
-    ours.add_span_processor(HardwareSpanProcessor(session))
+    ours.add_span_processor(Recorded(recorder))
     unrecorded = TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)
-    unrecorded.add_span_processor(HardwareSpanProcessor(session))
+    unrecorded.add_span_processor(Recorded(recorder))
     off = TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)
 
     def median(provider: TracerProvider, length: int) -> float:
@@ -99,16 +98,16 @@ def slowest(seconds: float) -> tuple[float, float, bool]:
 
     It is called in a process of its own, because what it replaces makes the SDK slower.
     """
-    session, read = _session()
-    processor = _Timed(session)
+    recorder = _Timed(lambda config, recorder: None)
+    read = _open(recorder)
     provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(processor)
+    provider.add_span_processor(Recorded(recorder))
     tracer = provider.get_tracer("spans")
     medians: list[float] = []
 
     def p99() -> float:
         read()
-        found = [processor.microseconds(lambda: _span(tracer, _LONG)) for _ in range(_MANY)]
+        found = [recorder.microseconds(lambda: _span(tracer, _LONG)) for _ in range(_MANY)]
         medians.append(statistics.median(found))
         return _p99(found)
 
@@ -116,8 +115,7 @@ def slowest(seconds: float) -> tuple[float, float, bool]:
         turns = int(medians[-1] / (1e3 * reference() / STICK))
         return _p99([_microseconds(lambda: work(turns)) for _ in range(_MANY)])
 
-    with patch.object(Span, "end", processor.end_of_sdk(Span.end)):
-        rounds = in_turn({"ours": p99, "loop": p99_of_loop}, seconds)
+    rounds = in_turn({"ours": p99, "loop": p99_of_loop}, seconds)
     return rounds["ours"], rounds["loop"], rounds.noisy
 
 
@@ -125,34 +123,26 @@ def _p99(values: Sequence[float]) -> float:
     return statistics.quantiles(values, n=100)[-1]
 
 
-class _Timed(HardwareSpanProcessor):
-    """Times itself, without the method of the SDK that it calls at the end of a span."""
+class _Timed(SpanRecorder):
+    """Times itself."""
 
     _spent = 0
 
     def microseconds(self, call: Callable[[], object]) -> float:
-        """The time in this processor during a call."""
+        """The time in this recorder during a call."""
         self._spent = 0
         call()
         return self._spent / 1e3
 
-    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+    def begin(self, span: Span) -> None:
         begin = time.thread_time_ns()
-        super().on_start(span, parent_context)
+        super().begin(span)
         self._spent += time.thread_time_ns() - begin
 
-    def _end(self, *arguments: Any, **events: Any) -> None:
+    def end(self, *arguments: Any) -> None:
         begin = time.thread_time_ns()
-        super()._end(*arguments, **events)
+        super().end(*arguments)
         self._spent += time.thread_time_ns() - begin
-
-    def end_of_sdk(self, original: Callable[[Span, int | None], None]) -> Callable[[Span, int | None], None]:
-        def end(span: Span, end_time: int | None = None) -> None:
-            begin = time.thread_time_ns()
-            original(span, end_time)
-            self._spent -= time.thread_time_ns() - begin
-
-        return end
 
 
 def _span(tracer: Tracer, length: int) -> None:
@@ -170,37 +160,31 @@ def _microseconds(call: Callable[[], object]) -> float:
     return (time.thread_time_ns() - begin) / 1e3
 
 
-def _session() -> tuple[Session, Callable[[], None]]:
-    """A session with a full ledger, which is not started, and what adds a reading."""
-    ledger, read = _full_ledger()
-    session = Session(Config(sources=["process"]), spans=True)
-    session.ledgers = [ledger]
-    return session, read
-
-
-def _full_ledger() -> tuple[Ledger, Callable[[], None]]:
-    """A ledger of ten minutes of a GPU that is in use, and what adds a reading to it, as often as in a program."""
-    now = [time.time() - INTERVAL * SIZE]
-    ledger = Ledger(lambda: now[0], lambda: now[0])
+def _open(recorder: SpanRecorder) -> Callable[[], None]:
+    """Let a recorder measure with a full ledger. Returns what adds a reading, as often as in a program."""
+    now = [time.time() - INTERVAL * CAPACITY]
+    ledger = Ledger(Rows, lambda: now[0], lambda: now[0])
     gpu: dict[str, Any] = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0"}
 
     def read() -> None:
-        ledger.add(
-            [
-                c.HW_ENERGY(200.0 * now[0], {**gpu, c.HW_TYPE: "gpu"}),
-                c.HW_GPU_TIME(0.5 * now[0], {**gpu, c.GPU_TASK: "general"}),
-                c.HW_GPU_MEMORY_USAGE(int(now[0]) << 20, gpu),
-                c.HW_GPU_THROTTLE_TIME(0.1 * now[0], {**gpu, c.THROTTLE_REASON: "power_cap"}),
-            ]
-        )
+        points = [
+            c.HW_ENERGY(200.0 * now[0], {**gpu, c.HW_TYPE: "gpu"}),
+            c.HW_GPU_TIME(0.5 * now[0], {**gpu, c.GPU_TASK: "general"}),
+            c.HW_GPU_MEMORY_USAGE(int(now[0]) << 20, gpu),
+            c.HW_GPU_THROTTLE_TIME(0.1 * now[0], {**gpu, c.THROTTLE_REASON: "power_cap"}),
+        ]
+        ledger.add(points, {"GPU-1": now[0]})
+        ledger.add([c.PROCESS_CPU_TIME(0.5 * now[0]), c.PROCESS_MEMORY_USAGE(5 << 20)])
 
     def read_now() -> None:
         if time.time() - now[0] >= INTERVAL:
             now[0] = time.time()
             read()
+            recorder.advance()
 
-    for _ in range(SIZE):
+    for _ in range(CAPACITY):
         now[0] += INTERVAL
         read()
-    ledger.use(frozenset({"GPU-1"}))
-    return ledger, read_now
+    ledger.use({"GPU-1"}, is_known=True)
+    recorder.open(Readings(Config(), lambda: ledger.rows))
+    return read_now

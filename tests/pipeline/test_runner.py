@@ -33,11 +33,11 @@ from tests.stage import (
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Point, Problem, Series, Snapshot, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
 from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
 
 @pytest.fixture(autouse=True)
@@ -813,24 +813,23 @@ class _Device(Source):
         self.looks += 1
 
 
-def test_use_of_devices_is_looked_for_in_the_first_minute_with_spans() -> None:
+def test_use_of_devices_is_looked_for_in_the_first_minute_with_a_provider() -> None:
     clock, demand, device = Clock(), Demand(), _Device()
     runner = SourceRunner(
         lambda: device, "device", 2.0, CollectionSchedule(0.0, 60.0), CounterStore(), clock=clock, demand=demand
     )
 
-    def looks(readings: int, spans: bool) -> int:
+    def looks(readings: int) -> int:
         before = device.looks
         for _ in range(readings):
-            if spans:
-                demand.note_span(clock())
             runner.read()
             clock.now += 2.0
         return device.looks - before
 
-    assert looks(50, spans=False) == 0
-    assert looks(50, spans=True) == 30
-    assert looks(40, spans=False) == 0
-    assert looks(4, spans=True) in (3, 4), "again after a pause, except where a slow reading is due"
+    assert looks(50) == 0
+    demand.is_tracing = True
+    assert looks(10) == 10
     device.used_devices = frozenset({"GPU-1"})
-    assert looks(10, spans=True) == 0
+    assert looks(10) == 0
+    device.used_devices = frozenset()
+    assert looks(50) == 20

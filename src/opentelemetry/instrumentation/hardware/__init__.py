@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
     from opentelemetry.instrumentation.hardware.settings import Config
-    from opentelemetry.instrumentation.hardware.spans import HardwareSpanProcessor
+    from opentelemetry.instrumentation.hardware.spans.processor import HardwareSpanProcessor
     from opentelemetry.instrumentation.hardware.version import __version__
 else:
 
@@ -22,7 +22,7 @@ else:
         places = {
             "Config": "settings",
             "HardwareInstrumentor": "instrumentor",
-            "HardwareSpanProcessor": "spans",
+            "HardwareSpanProcessor": "spans.processor",
             "__version__": "version",
         }
         if name not in places:

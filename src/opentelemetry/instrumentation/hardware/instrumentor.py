@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import MeterProvider, get_meter_provider
@@ -25,9 +25,12 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
-from opentelemetry.instrumentation.hardware.tracer_provider import GlobalTracerProvider
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.spans.recorder import Readings, SpanRecorder
 
 _LOG = logging.getLogger(__name__)
 
@@ -55,7 +58,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _agent: Agent | None
     _reporter: Reporter | None
     _former: dict[str, ReaderThread]
-    _spans: GlobalTracerProvider
+    _recorder: SpanRecorder | None
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
     _deferred: list[Callable[[], None]]
@@ -73,7 +76,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         begin("_agent", None)
         begin("_reporter", None)
         begin("_former", {})
-        begin("_spans", GlobalTracerProvider())
+        begin("_recorder", None)
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
         begin("_deferred", [])
@@ -135,7 +138,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     return
                 if config.mode == "agent" and self._start_agent(provider, config, kwargs):
                     return
-            self._start(provider, session or self._new_session(provider, config))
+            if session is None:
+                session = self._new_session(provider, config)
+                self._record_spans(session, provider)
+            self._start(provider, session)
         except Exception as error:
             self._fail(error)
 
@@ -162,17 +168,29 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             start()
 
     def _new_session(self, provider: MeterProvider, config: Config) -> Session:
-        spans = config.spans != "off"
+        demand = None if config.spans == "off" else Demand()
         counters = self._instruments_of(provider).counters
-        return Session(config, counters=counters, reporter=self._reporter, spans=spans, former=self._former)
+        return Session(config, counters=counters, reporter=self._reporter, demand=demand, former=self._former)
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False
         self._attach(provider, session)
         session.has_reader = self._has_reader
-        if session.config.spans != "off":
-            self._spans.open(session)
         session.start(self._after_reading)
+
+    def _record_spans(self, session: Readings, provider: MeterProvider) -> None:
+        """Measure the spans of this process, unless that is switched off."""
+        if session.config.spans == "off":
+            return
+        from opentelemetry.instrumentation.hardware.spans.processor import spans_only  # it imports the SDK
+        from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
+
+        if self._recorder is None:  # it is reused: what another package wraps around it cannot be removed
+            self._recorder = SpanRecorder(spans_only)
+        self._recorder.open(session, provider)
+        self._recorder.watch()
+        if isinstance(session, Session):
+            session.collector.shares = self._recorder.shares
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
         """Start an agent, which reports instead of this process. Returns False if no agent can."""
@@ -185,25 +203,28 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 if self._agent is agent:
                     self._agent = None
                     try:
-                        self._start(provider, self._new_session(provider, config))
+                        session = self._new_session(provider, config)
+                        self._record_spans(session, provider)
+                        self._start(provider, session)
                     except Exception as error:
                         self._fail(error)
                         self._is_instrumented_by_opentelemetry = False  # allow another attempt
 
-        ledgers = self._share_ledgers(config) if config.spans != "off" else None
+        ledgers = self._share_ledgers(config, provider) if config.spans != "off" else None
         resource = partial(_resource_attributes, provider)
-        agent = self._agent = Agent(options, resource, give_up, self._spans.check, ledgers)
+        check: Callable[[], None] = self._recorder.advance if self._recorder is not None else lambda: None
+        agent = self._agent = Agent(options, resource, give_up, check, ledgers)
         agent.start()
         return True
 
-    def _share_ledgers(self, config: Config) -> int | None:
-        """Create the memory in which an agent keeps the ledgers of spans, and measure spans with it."""
-        from opentelemetry.instrumentation.hardware.pipeline import shared_ledgers  # not on Windows
+    def _share_ledgers(self, config: Config, provider: MeterProvider) -> int | None:
+        """Create the memory in which an agent keeps the readings for spans, and measure spans with it."""
+        from opentelemetry.instrumentation.hardware.spans import shared  # not on Windows
 
         descriptor = None
         try:
-            descriptor = above_standard_streams(shared_ledgers.create())
-            self._spans.open(shared_ledgers.AgentLedgers(descriptor, config))
+            descriptor = above_standard_streams(shared.create())
+            self._record_spans(shared.AgentReadings(descriptor, config), provider)
         except (AttributeError, OSError) as error:
             _LOG.info("Spans are not measured beside an agent: %s", error)
             if descriptor is not None:
@@ -253,8 +274,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             metrics = session.collector.metrics()
             for instruments in [*self._attached]:
                 instruments.register(metrics)
-            if session.config.spans != "off":
-                self._spans.check()
+            if self._recorder is not None:
+                self._recorder.advance()
         if self._waits_for_provider and not is_proxy(get_meter_provider()):
             self._waits_for_provider = False
             self._register_exit_hook()
@@ -295,7 +316,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         agent, self._agent = self._agent, None
         self._reporter = None
         self._attached = []
-        self._spans.close()
         for instruments in self._instruments.values():
             instruments.forked()
         if agent is not None:
@@ -308,7 +328,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         agent, self._agent = self._agent, None
         reporter, self._reporter = self._reporter, None
         attached, self._attached = self._attached, []
-        self._spans.close()
+        if self._recorder is not None:
+            self._recorder.close()
         for instruments in attached:
             instruments.close()
         if session is not None:

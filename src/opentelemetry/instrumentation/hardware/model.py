@@ -23,6 +23,7 @@ class Kind(Enum):
     COUNTER = "counter"
     UPDOWN = "updowncounter"
     GAUGE = "gauge"
+    HISTOGRAM = "histogram"
 
 
 class Scope(Enum):

@@ -153,13 +153,13 @@ class Config:
     spans: str | None = setting(
         choice("on", "off"),
         "on",
-        "Whether spans get energy, GPU time and peak memory as attributes. Nothing is read before the first span.",
+        "Whether spans get energy, GPU time, peak memory and CPU time as attributes. Nothing is read for them before "
+        "there is a TracerProvider.",
     )
     spans_min_duration: float | None = setting(
         number("a number of seconds from 0 to 3600, such as 1 or 0.05", 0, 3600),
-        "0",
-        "Spans shorter than this get no attributes. Those shorter than the time between two readings get none from "
-        "readings.",
+        "0.1, and 0 for roots",
+        "Spans shorter than this get no attributes.",
     )
     spans_filter: list[str] | None = setting(
         words("name:PATTERN, kind:PATTERN or scope:PATTERN, such as kind:server,-name:GET /health", span_rule),
@@ -168,15 +168,9 @@ class Config:
     )
     spans_shares: str | None = setting(
         choice("off", "equal", "tokens"),
-        "off",
-        "Whether spans get their own part of the energy, which adds up over spans that overlap. equal: spans that run "
-        "at the same time have equal parts. tokens: in proportion to their gen_ai.usage tokens per second.",
-    )
-    spans_cuda_events: str | None = setting(
-        choice("on", "off"),
-        "off",
-        "Whether spans get the time in their CUDA stream, in programs that use PyTorch. on: the end of a span "
-        "waits for the GPU, which changes the timing of the program.",
+        "equal",
+        "Whether spans get their own part of the energy, which can be added up. equal: spans that run at the same time "
+        "have equal parts. tokens: in proportion to their gen_ai.usage tokens per second.",
     )
     counter_origin: str | None = setting(
         choice("boot", "start"),

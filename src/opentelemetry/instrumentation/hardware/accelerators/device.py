@@ -78,6 +78,7 @@ class Device:
             cannot be read. Decided once: a series that was integrated must not become a counter later.
         remedies: What to do while the device does not respond, by beginning of the reason.
         unsupported: Reasons by series. A text in place of a series is printed unchanged.
+        updated: When the energy counter was updated, in seconds since the epoch; None if the driver does not report it.
     """
 
     remedies: ClassVar[Mapping[str, str]] = {}
@@ -107,6 +108,7 @@ class Device:
         self.parts: dict[int, Device] = {}
         self.counters: set[Series] = set()
         self.unsupported: dict[Series | str, str] = {}
+        self.updated: float | None = None
         self.backoff = Backoff(2, _MOST_READINGS + 1)
         self.readings = 0
         self._series: dict[Series, Series] = {}
@@ -137,14 +139,16 @@ class Device:
         """
         return ()
 
-    def read_for_spans(self) -> Iterable[Point]:
-        """Read energy, busy time, throttling and used memory, ten times per second while spans are recorded.
+    def read_for_spans(self, quickly: bool) -> Iterable[Point]:
+        """Read energy and busy time, and throttling and used memory; by default everything that is sampled.
 
-        By default everything that is sampled.
+        Args:
+            quickly: Only energy and busy time: it is called ten times per second while a span is open.
 
         Raises:
             DeviceFailed: It does not respond.
         """
+        del quickly
         return self.read()
 
     def check_suspended(self) -> bool:

@@ -34,6 +34,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
@@ -52,6 +53,10 @@ from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTr
 _ALL_SUSPENDED: Final = (
     "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
 )
+
+
+_OTHERS: Final = 10
+"""Of so many readings for spans, one is of the devices that the program does not use."""
 
 
 class Holder(NamedTuple):
@@ -111,6 +116,7 @@ class AcceleratorSource(Source):
         self._reported_by_others: frozenset[str] = frozenset()
         self._instead = ""
         self._is_pid_hidden = False
+        self._span_readings = 0
 
     # -- what a vendor implements
 
@@ -307,12 +313,23 @@ class AcceleratorSource(Source):
             for _ in self._usage(self.driver):
                 pass
 
-    def read_for_spans(self, quickly: bool) -> Iterator[Point]:
-        """Read what spans need of the devices that the program uses, or of all that it may begin to use."""
+    def read_for_spans(self, quickly: bool) -> list[Point]:
+        """Read what spans need of the devices that the program uses, or of all while it uses none.
+
+        The others, which it may begin to use, are read seldom.
+        """
+        self._span_readings += not quickly
+        reads_others = not quickly and (not self.used_devices or self._span_readings % _OTHERS == 1)
+        points: list[Point] = []
+        updated: dict[str, float] = {}
         for device in self.selected():
-            is_wanted = device.selection_id in self.selection.used if quickly else True
+            is_wanted = reads_others or device.id in self.used_devices
             if is_wanted and not (device.trouble or device.is_suspended):
-                yield from self._points(device, device.read_for_spans)
+                points += self._points(device, partial(device.read_for_spans, quickly))
+                if device.updated is not None:
+                    updated[device.id] = device.updated
+        self.updated = updated
+        return points
 
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         if not self.process_metrics:
@@ -321,10 +338,15 @@ class AcceleratorSource(Source):
         for device, values in driver.usage(self.program):
             self.used.add(device.id)
             self.selection.add_used(device.selection_id)
-            self.used_devices |= {device.id}
+            self.used_devices = self.used_devices | {device.id} if self.is_use_known else frozenset({device.id})
+            self.is_use_known = True
             if device.selection_id in self.selection:
                 yield from device.points(values)
         self._is_pid_hidden = not (self.used or self.program.on_host) and self.program.computing()
+        if self._is_pid_hidden and not (self.used_devices and self.is_use_known):
+            visible = self.visibility().select(self.context.environ, self.selection.devices).ids
+            self.used_devices = frozenset(device.id for device in self.all_devices() if device.selection_id in visible)
+            self.is_use_known = False
 
     def _found_holders(self, driver: AcceleratorDriver) -> tuple[Holder, ...]:
         listed = [

@@ -68,6 +68,9 @@ SOURCE: Final = "otel_hardware.source"
 OPENMETRICS_ENDPOINT: Final = "openmetrics.endpoint"
 SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
+SPAN_NAME: Final = "span.name"
+SPAN_KIND: Final = "span.kind"
+REQUEST_MODEL: Final = "gen_ai.request.model"
 
 # Attribute sets that many metrics share.
 HW_DEVICE: Final = (HW_ID, HW_NAME, HW_PARENT)
@@ -78,6 +81,8 @@ HW_INFO: Final = (*HW_DEVICE, HW_VENDOR, HW_MODEL, HW_SERIAL_NUMBER, HW_DRIVER_V
 """Attributes that describe a device. Only its ``info`` metric has them."""
 
 OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]]] = {
+    SPAN_NAME: ("Name of the span; other for those beyond the limit.", ("POST /generate",)),
+    SPAN_KIND: ("Kind of the span.", ("server", "internal")),
     PRESSURE_RESOURCE: ("Resource that tasks waited for.", ("cpu", "memory", "io")),
     PRESSURE_KIND: ("Whether at least one task waited, or all of them.", ("some", "full")),
     GPU_INDEX: ("Index of the GPU in the order of its driver.", (0, 1)),

@@ -35,3 +35,6 @@ updown: Final = partial(_metric, Kind.UPDOWN)
 
 gauge: Final = partial(_metric, Kind.GAUGE)
 """Any other value; an observable gauge."""
+
+histogram: Final = partial(_metric, Kind.HISTOGRAM)
+"""A value of each of many events; a histogram that is recorded when they happen, and not read from a source."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.catalog.attributes import SOURCE
-from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge
+from opentelemetry.instrumentation.hardware.catalog.attributes import REQUEST_MODEL, SOURCE, SPAN_KIND, SPAN_NAME
+from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, histogram
 from opentelemetry.instrumentation.hardware.model import Scope
 
 # A table: the lines of a row are its name, help text, source and options.
@@ -29,7 +29,14 @@ OWN_CPU_TIME = counter(
 )
 SPANS_ENERGY_UNATTRIBUTED = counter(
     "otel_hardware.spans.energy.unattributed", "J", (),
-    "Energy of the accelerators in use that belongs to no span. Only where SPANS_SHARES is on.",
+    "Energy of the accelerators in use that belongs to no span.",
     source="this package",
+    scope=Scope.PROCESS, standard=False,
+)
+SPAN_ENERGY_BY_OPERATION = histogram(
+    "hw.span.energy", "J", (SPAN_NAME, SPAN_KIND, REQUEST_MODEL),
+    "Energy of the accelerators in use by operation: each span's own part, also of spans that are too short for "
+    'attributes or that the sampler drops. At most 100 operations; the others are "other".',
+    source="the readings of the accelerators while spans run",
     scope=Scope.PROCESS, standard=False,
 )

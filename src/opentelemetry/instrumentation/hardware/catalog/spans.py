@@ -25,6 +25,27 @@ class SpanAttribute(NamedTuple):
 SPAN_ENERGY: Final = SpanAttribute(
     "hw.energy", "J", "Energy of the accelerators that the process and its descendants use, while the span ran."
 )
+SPAN_UNCERTAINTY: Final = SpanAttribute(
+    "hw.uncertainty.energy", "J", "Bound of the error of hw.energy. A span whose energy is below its bound has neither."
+)
+SPAN_SHARE_ENERGY: Final = SpanAttribute(
+    "hw.share.energy",
+    "J",
+    "The span's own part of hw.energy, without that of its children and of others that ran at the same time. These "
+    "parts can be added up.",
+)
+SPAN_SHARE_METHOD: Final = SpanAttribute(
+    "hw.share.method",
+    "",
+    "With `SPANS_SHARES=tokens`, how the energy was divided. `tokens`: in proportion to the tokens per second of the "
+    "span. `equal`: in equal parts; a span without tokens counts with the mean of the others.",
+)
+SPAN_DEVICES: Final = SpanAttribute(
+    "hw.devices",
+    "",
+    "`visible`: the values are those of all accelerators that the program may use, because the driver does not show "
+    "which of them it uses. Absent otherwise.",
+)
 SPAN_GPU_TIME: Final = SpanAttribute("hw.gpu.time", "s", "Time during which these GPUs were busy, summed over them.")
 SPAN_GPU_UTILIZATION: Final = SpanAttribute(
     "hw.gpu.utilization", "1", "hw.gpu.time as a share of the duration, averaged over these GPUs."
@@ -35,38 +56,22 @@ SPAN_GPU_MEMORY_PEAK: Final = SpanAttribute(
 SPAN_GPU_THROTTLE_TIME: Final = SpanAttribute(
     "hw.gpu.throttle.time",
     "s",
-    "Time during which clocks were throttled by power or temperature, summed over these GPUs.",
-)
-SPAN_GPU_STREAM_TIME: Final = SpanAttribute(
-    "hw.gpu.stream.time",
-    "s",
-    "Time from the start of the span to its end in its CUDA stream, with `SPANS_CUDA_EVENTS=on`. It includes time in "
-    "which the stream waited for the program.",
+    "Time during which clocks were throttled by power or temperature, summed over these GPUs. For spans of at least "
+    "one second.",
 )
 SPAN_CPU_ENERGY: Final = SpanAttribute(
     "hw.cpu.energy", "J", "Energy of the host's CPU packages, by all programs, where it can be read."
 )
+SPAN_CPU_TIME: Final = SpanAttribute("process.cpu.time", "s", "CPU time of the process, of all its threads.")
 SPAN_TREE_CPU_TIME: Final = SpanAttribute(
-    "process.tree.cpu.time", "s", "CPU time of the process and its descendants, on hosts without accelerators in use."
+    "process.tree.cpu.time",
+    "s",
+    "CPU time of the process and its descendants, if it has any. For spans of at least one second.",
 )
 SPAN_TREE_MEMORY_PEAK: Final = SpanAttribute(
     "process.tree.memory.peak",
     "By",
-    "Highest resident memory of the process and its descendants, on hosts without accelerators in use.",
-)
-SPAN_RESOLUTION: Final = SpanAttribute(
-    "hw.sampling.interval", "s", "Time between the readings around the ends of the span. Shorter spans are left out."
-)
-SPAN_SHARE_ENERGY: Final = SpanAttribute(
-    "hw.share.energy",
-    "J",
-    "The span's own part of hw.energy. The parts of spans that overlap add up to the energy that was used.",
-)
-SPAN_SHARE_METHOD: Final = SpanAttribute(
-    "hw.share.method",
-    "",
-    "How the energy was divided among the spans that ran at the same time. `tokens`: in proportion to the tokens per "
-    "second of the span. `equal`: in equal parts; a span without tokens counts with the mean of the others.",
+    "Highest resident memory of the process and its descendants. For spans of at least one second.",
 )
 
 SPAN_ATTRIBUTES: Final = tuple(value for value in vars().values() if isinstance(value, SpanAttribute))

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from opentelemetry.instrumentation.hardware.cli.exports import Exports
     from opentelemetry.instrumentation.hardware.cli.failures import Failure
-    from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
+    from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
 _LAST_READING = 0.5
 """Seconds to wait for the last reading."""
@@ -126,10 +126,10 @@ def reporting(
 
 def _shared_demand() -> Demand | None:
     """Return whether the application records spans. It has made the memory that is this program's standard input."""
-    from opentelemetry.instrumentation.hardware.pipeline.shared_ledgers import SharingDemand
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand
 
     try:
-        return SharingDemand(sys.stdin.fileno())
+        return AgentDemand(sys.stdin.fileno())
     except (OSError, ValueError) as error:
         say(f"the spans of the program are not measured: standard input has no ledgers: {error}")
         return None

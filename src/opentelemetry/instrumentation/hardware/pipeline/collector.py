@@ -19,9 +19,9 @@ from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Totals
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
-from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.pipeline.thread import Task
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
 
@@ -73,6 +73,8 @@ class Collector:
         counters: The counters to continue.
         clock: Monotonic seconds.
         tasks: What else uses CPU time of our threads.
+
+    Attributes:
         shares: The shares of spans, if there are any.
     """
 
@@ -83,7 +85,6 @@ class Collector:
         counters: CounterStore,
         clock: Callable[[], float] = time.monotonic,
         tasks: Sequence[Task] = (),
-        shares: Shares | None = None,
     ) -> None:
         self.runners = runners
         self._tasks = tasks
@@ -91,12 +92,9 @@ class Collector:
         self._clock = clock
         self._cpu_time = counters.resume(Series(OWN_CPU_TIME))
         self._cpu_time_before = self._cpu_time.total
-        self._shares = shares
-        self._own: tuple[Metric, ...] = _OWN
-        if shares is not None:
-            self._own = (*_OWN, SPANS_ENERGY_UNATTRIBUTED)
-            self._unattributed = counters.resume(Series(SPANS_ENERGY_UNATTRIBUTED))
-            self._unattributed_before = self._unattributed.total
+        self.shares: Shares | None = None
+        self._unattributed = counters.resume(Series(SPANS_ENERGY_UNATTRIBUTED))
+        self._unattributed_before = self._unattributed.total
         self._read: list[tuple[Metric, ...]] | None = None
         self._metrics: dict[Metric, None] = {}
 
@@ -108,9 +106,11 @@ class Collector:
 
     def metrics(self) -> dict[Metric, None]:
         """Return the wanted metrics of the sources, and ours; the same object until they change."""
-        read = [runner.metrics for runner in self.runners]
+        read = [*(runner.metrics for runner in self.runners), _OWN]
+        if self.shares is not None and self.shares.has_energy:
+            read.append((SPANS_ENERGY_UNATTRIBUTED,))
         if read != self._read:
-            every = (metric for metrics in (*read, self._own) for metric in metrics)
+            every = (metric for metrics in read for metric in metrics)
             self._metrics = dict.fromkeys(filter(self._wants, every))
             self._read = read
         return self._metrics
@@ -147,8 +147,8 @@ class Collector:
         total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))
         self._cpu_time.total = max(float(self._cpu_time.total), total)
         own[OWN_CPU_TIME].append((self._cpu_time.total, {}))
-        if self._shares is not None:
-            self._unattributed.total = self._unattributed_before + self._shares.unattributed
+        if self.shares is not None and self.shares.has_energy:
+            self._unattributed.total = self._unattributed_before + self.shares.unattributed
             own[SPANS_ENERGY_UNATTRIBUTED].append((self._unattributed.total, {}))
         readings.append((now, own))
         _merge(values, _select(own, wanted))

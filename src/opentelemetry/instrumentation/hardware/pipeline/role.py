@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
@@ -42,6 +43,7 @@ class Role:
     """
 
     state: Final = State.UP
+    poll: Final = inf
 
     def __init__(
         self,

@@ -15,13 +15,13 @@ from math import inf
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Problem, Scope, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Problem, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Published
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,13 @@ _WARNING_PERIOD = 600.0
 
 
 _LOOKS = 30
-"""Usual readings at which spans look for the devices that the program uses, after a quiet time; a minute at 2 s."""
+"""Readings at which spans look for the devices that the program uses, before only slow readings do."""
+
+_LOOK_INTERVAL = 2.0
+"""Seconds between them."""
+
+_WHOLE = 1.0
+"""Seconds between two readings of all that spans need. Those in between are of what changes quickly."""
 
 _LONG = 0.05
 """CPU seconds of each of two consecutive readings after which the source rests."""
@@ -77,7 +83,8 @@ class SourceRunner:
         counters: The counters to continue.
         from_start: Counters count from their first reading.
         clock: Monotonic seconds.
-        demand: Whether spans are recorded; None if no ledger is kept for them.
+        demand: When spans need readings; None if no ledger is kept for them.
+        only_spans: Whether nothing else needs readings.
         cpu_clock: CPU seconds of the thread that reads.
 
     Attributes:
@@ -102,10 +109,11 @@ class SourceRunner:
         from_start: bool = False,
         clock: Callable[[], float] = time.monotonic,
         demand: Demand | None = None,
+        only_spans: bool = False,
         cpu_clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.name = name
-        self.ledger = None if demand is None else demand.ledger()
+        self.ledger = None if demand is None else Ledger(demand.room)
         self.state = State.STARTING
         self.problem: Problem | None = None
         self.cpu_time = 0.0
@@ -113,9 +121,12 @@ class SourceRunner:
         self.busy_since: float | None = None
         self.source: Source | None = None
         self._demand = demand or Demand()
+        self._only_spans = only_spans
         self._span_interval = 0.0
-        self._read_for_spans = -inf  # when the ledger got its newest reading
+        self._read_for_spans = self._read_whole = -inf  # when the ledger got its newest reading
+        self._span_duration = 0.0  # of that reading
         self._looks = 0  # for devices in use
+        self._looked = -inf
         self._make = make
         self._interval = interval
         self._schedule = schedule
@@ -150,8 +161,8 @@ class SourceRunner:
         if self.state is State.FAILED:
             return self._backoff.retry_at
         due = self._next_sample(now)
-        if self._span_interval and self._demand.exists(now):
-            due = min(due, self._read_for_spans + self._span_interval)
+        if self._span_interval:
+            due = min(due, self._demand.due(self._span_interval, self._read_for_spans, self._span_duration))
         return due
 
     def _is_sample_due(self, now: float, early: float) -> bool:
@@ -163,8 +174,10 @@ class SourceRunner:
         if newest is None or self.is_outdated:
             return now
         idle = newest.time + max(self._interval, self._min_interval, IDLE_PERIOD)
-        if self._schedule.quiet(now) and not self._demand.exists(now):
+        if self._schedule.quiet(now):
             return idle
+        if self._only_spans and self._span_interval:
+            return newest.time + self._slow_interval
         sample = newest.time + self._interval if self._interval else inf
         due = self._next_collection() - self._lead() if self.sample_before_collection() else inf
         first = min(sample, due)
@@ -190,7 +203,7 @@ class SourceRunner:
         cpu_time = self._cpu_clock()
         try:
             if not (slow or early is None or self._is_sample_due(self.busy_since, early)):
-                self._add_to_ledger(quickly=True)
+                self._read_spans(self.source)
                 return
             if self.is_outdated:
                 self._close_source()
@@ -245,8 +258,8 @@ class SourceRunner:
             self._interrupt()
         points = [*source.read()]
         errors = self.cheap.add(now, points) + source.errors
-        self._look_for_use(source, now)
-        self._add_to_ledger(points)
+        self._learn(source)
+        self._read_spans(source, points)
         if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
             errors += self.counters.add(self._clock(), source.read_counters())
             self._counted = now
@@ -263,25 +276,37 @@ class SourceRunner:
         self.state, self._hangs = State.UP, False
         self._backoff.succeed()
 
-    def _add_to_ledger(self, points: Iterable[Point] = (), quickly: bool = False) -> None:
-        """Add a reading to the ledger: of what spans need while there are some, else of the usual points of devices."""
-        source, ledger = self.source, self.ledger
-        if source is None or ledger is None:
+    def _read_spans(self, source: Source | None, points: Iterable[Point] = ()) -> None:
+        """Add a reading to the ledger: of what spans need, or the usual points if the source has no other."""
+        ledger, now = self.ledger, self._clock()
+        if source is None or ledger is None or not self._demand.is_tracing:
             return
-        self._read_for_spans = now = self._clock()
-        if source.span_interval and self._demand.exists(now):
-            ledger.add(source.read_for_spans(quickly))
+        if not self._span_interval:
+            ledger.add(points)
         else:
-            ledger.add(point for point in points if point[0].metric.scope is Scope.HOST)
-        ledger.use(source.used_devices)
+            if self._looks < _LOOKS and not source.used_devices and now - self._looked >= _LOOK_INTERVAL:
+                self._looked = now
+                self._looks += 1
+                source.look_for_use()
+            is_whole = now - self._read_whole >= _WHOLE - 0.01
+            ledger.add(source.read_for_spans(quickly=not is_whole), source.updated)
+            self._read_for_spans = now
+            self._read_whole = now if is_whole else self._read_whole
+            self._span_duration = self._clock() - now
+            if self.reads_for_each_span:
+                self._demand.newest = now
+        ledger.use(source.used_devices, source.is_use_known)
 
-    def _look_for_use(self, source: Source, now: float) -> None:
-        """Find the devices that the program uses while spans are recorded, which slow readings would find later."""
-        if not (self._span_interval and self._demand.exists(now)):
-            self._looks = 0
-        elif self._looks < _LOOKS and not source.used_devices and not self._is_slow_due(self.slow, now):
-            self._looks += 1
-            source.look_for_use()
+    @property
+    def poll(self) -> float:
+        """Return the seconds after which its thread must look whether a span is open; infinity if it is woken."""
+        return self._demand.poll if 0.0 < self._span_interval < _WHOLE else inf
+
+    @property
+    def reads_for_each_span(self) -> bool:
+        """Whether the start of a span causes a reading: of devices that the program uses, and that change quickly."""
+        source = self.source
+        return source is not None and 0.0 < self._span_interval < _WHOLE and bool(source.used_devices)
 
     def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
         last = aggregator.published

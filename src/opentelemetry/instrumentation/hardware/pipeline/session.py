@@ -19,15 +19,15 @@ from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.found import FoundSource, find_sources, reports_host
-from opentelemetry.instrumentation.hardware.pipeline.ledger import Demand, Ledger
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
-from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.pipeline.shares import Shares
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.settings import Config, export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 
 _LOG = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class Session:
         all_processes: No process is observed; per-process values are summed over all processes.
         counters: The counters of earlier sessions, which are continued.
         reporter: Decides whether this process reports the host; without it, it does.
-        spans: Whether ledgers are kept for spans.
-        demand: Whether another process records spans, for which ledgers are kept.
+        demand: When spans need readings, of this process or of another one; None if no spans are measured.
+        only_spans: Whether the session is for spans only, and reports nothing.
         former: The threads of earlier sessions that hang, by source. Such a source is not opened until its thread ends.
 
     Attributes:
@@ -67,9 +67,13 @@ class Session:
         threads: The threads that read them.
         on_reading: Called by our threads after their readings; see :meth:`start`.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
-        ledgers: What the sources measured, for spans.
-        shares: The shares of spans, if they are wanted.
+        demand: When spans need readings.
+        serves_children: Whether it also has readings for forked children of this process.
+        span_rows: The rows of all devices and of the process, for spans.
+        has_accelerators: Whether there are accelerators, as far as it is known.
     """
+
+    serves_children = False
 
     def __init__(
         self,
@@ -82,8 +86,8 @@ class Session:
         all_processes: bool = False,
         counters: CounterStore | None = None,
         reporter: Reporter | None = None,
-        spans: bool = False,
         demand: Demand | None = None,
+        only_spans: bool = False,
         former: dict[str, ReaderThread] | None = None,
     ) -> None:
         self.config = config
@@ -92,7 +96,7 @@ class Session:
         self.clock = clock = RunningClock(self._first_wake, clock)
         self.counters = CounterStore() if counters is None else counters
         environ = os.environ if environ is None else environ
-        self.is_reporter = reporter is None or reporter.holds or reporter.mode == "always"
+        self.is_reporter = not only_spans and (reporter is None or reporter.holds or reporter.mode == "always")
         self.schedule = CollectionSchedule(clock(), export_interval(environ) if interval is None else interval)
         self.on_reading: Callable[[], None] = lambda: None
         self.has_reader: Callable[[], bool] = lambda: True
@@ -104,10 +108,15 @@ class Session:
         self._walk = SharedWalk() if drivers is None else None
         self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
-        self._demand = Demand() if spans else demand
-        self.ledgers: list[Ledger] = []
-        self.shares = Shares.of(config, lambda: self.ledgers, clock) if spans else None
-        self._sources = find_sources(config, self._can_report, all_expected=drivers is not None)
+        self.demand = demand
+        self._only_spans = only_spans
+        self.span_rows: tuple[Rows, ...] = ()
+        self._read_for_each_span: tuple[ReaderThread, ...] = ()
+        self._sources = find_sources(config, self._can_report or only_spans, all_expected=drivers is not None)
+        if only_spans:
+            self._sources = [found for found in self._sources if found.make.read_for_spans is not Source.read_for_spans]
+        self._accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
+        self.has_accelerators = bool(self._accelerators)
         self._role: Role | None = None
         if reporter is not None and self._can_report and self._has_host_metrics():
             self._role = Role(reporter, self.schedule, self._set_role, clock)
@@ -115,8 +124,9 @@ class Session:
         self._lock = threading.Lock()
         self._has_started = self._is_closed = False
         self.runners: list[SourceRunner] = []
-        self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else (), self.shares)
-        self._add([found for found in self._sources if self.is_reporter or found.make.scope is Scope.PROCESS])
+        self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
+        has_host = self.is_reporter or only_spans
+        self._add([found for found in self._sources if has_host or found.make.scope is Scope.PROCESS])
 
     def _first_wake(self) -> float:
         return min((thread.wakes_at for thread in self.threads), default=math.inf)
@@ -171,14 +181,14 @@ class Session:
             self.counters,
             self.config.counter_origin == "start",
             self.clock,
-            self._demand,
+            self.demand,
+            self._only_spans,
         )
         return runner
 
     def _claim_of(self, found: FoundSource) -> Callable[[Collection[str]], Collection[str]] | None:
         """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""
-        is_selectable = getattr(found.make, "is_selectable", False)  # of accelerators only
-        if self._reporter is None or not (self._can_report and is_selectable):
+        if self._reporter is None or not (self._can_report and _has_devices(found)):
             return None
         locks = self._reporter.of_devices(found.name)
         self._devices.append(locks)
@@ -236,9 +246,16 @@ class Session:
             runner.warn_if_hanging(now)
         if self._role is not None:
             self._role.check(now)
-        self.ledgers = [each.ledger for each in self.runners if each.ledger is not None and each.ledger.types]
-        if self.shares is not None:
-            self.shares.advance()
+        if self.demand is not None:
+            self.span_rows = tuple(rows for each in self.runners if each.ledger for rows in each.ledger.rows)
+            self.has_accelerators = any(rows.kind == ACCELERATOR for rows in self.span_rows) or any(
+                runner.state is State.STARTING and runner.name in self._accelerators for runner in self.runners
+            )
+            self._read_for_each_span = tuple(
+                thread
+                for thread in self.threads
+                if any(isinstance(each, SourceRunner) and each.reads_for_each_span for each in thread.runners)
+            )
         try:
             self.on_reading()
         except Exception:
@@ -258,11 +275,17 @@ class Session:
         for thread in self.threads:
             thread.wake()
 
-    def note_span(self) -> None:
-        """Record that a span began. Called in the threads of the application: no lock, no wait."""
-        if self._demand is not None and self._demand.note_span(self.clock()):
+    def expect_spans(self) -> None:
+        """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
+        if self.demand is not None and not self.demand.is_tracing:
+            self.demand.is_tracing = True
             for thread in self.threads:
                 thread.wake()
+
+    def wake_for_spans(self) -> None:
+        """Read the devices in use now. Called in the threads of the program: no lock, no wait."""
+        for thread in self._read_for_each_span:
+            thread.wake()
 
     def read_now(self, seconds: float) -> None:
         """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""
@@ -317,6 +340,11 @@ def _start(threads: Iterable[ReaderThread]) -> None:
             reason = error
     if missing:
         _LOG.warning("Sources that cannot be read (%s): %s", reason, ", ".join(missing))
+
+
+def _has_devices(found: FoundSource) -> bool:
+    """Whether a source is one of accelerators that a program can be restricted to."""
+    return getattr(found.make, "is_selectable", False)
 
 
 def _load_libgcc() -> None:

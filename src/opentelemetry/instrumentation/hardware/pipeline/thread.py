@@ -28,6 +28,10 @@ class Task(Protocol):
     cpu_time: float
 
     @property
+    def poll(self) -> float:
+        """Return the seconds after which it is asked again whether it is due; infinity if something wakes it."""
+
+    @property
     def state(self) -> State:
         """Return whether it is absent, so that it ends."""
 
@@ -148,7 +152,7 @@ class ReaderThread:
         pauses = [self._pause(runner, everything, now) for runner in self.runners]
         first = min(pauses)
         if first > 0:
-            return first
+            return min(first, *(runner.poll for runner in self.runners))
         for runner, pause in zip(self.runners, pauses):
             early = _EARLY * min(1.0, runner.period())
             if pause <= early and not self._stopping:

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -61,8 +62,12 @@ class Source(ABC):
         slow_interval: Least seconds between two calls of :meth:`read_slow`.
         min_interval: Least seconds between two calls of :meth:`read`. It may be set by :meth:`open`.
         sample_before_collection: Whether there is a reading just before each collection.
-        span_interval: Seconds between two calls of :meth:`read_for_spans` while spans are recorded; 0 for none.
+        span_interval: Seconds between two calls of :meth:`read_for_spans` while a span is open; 0 for none. Without
+            one it is called once per second.
         used_devices: ``hw.id`` of the devices that the observed program has used so far.
+        is_use_known: Whether it uses these; else they are those that it may use.
+        updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, for the devices whose
+            driver reports it.
         rows: Prefixes of the names of its metrics.
         unsupported: What this machine does not report and why, a sentence each; shown by ``doctor``.
         errors: What was wrong with the newest reading though it has points, a sentence each. The source counts as down.
@@ -75,6 +80,8 @@ class Source(ABC):
     sample_before_collection: ClassVar[bool] = True
     span_interval: float = 0.0
     used_devices: frozenset[str] = frozenset()
+    is_use_known: bool = True
+    updated: Mapping[str, float] = MappingProxyType({})
     rows: ClassVar[tuple[str, ...]] = ("",)
 
     def __init__(self, context: SourceContext) -> None:
@@ -145,8 +152,7 @@ class Source(ABC):
         A source without a :attr:`span_interval` does not implement it: of those, the points of :meth:`read` are used.
 
         Args:
-            quickly: Only what must be read often: the devices that the program uses. Else every device, which it may
-                begin to use.
+            quickly: Only energy and busy time of the devices that the program uses; once per second everything.
         """
         del quickly
         return ()

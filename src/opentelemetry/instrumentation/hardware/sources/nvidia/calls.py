@@ -202,11 +202,20 @@ class NvmlDevice(Device):
 
     def field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
         """Return for each field 0 and its value, or NVML's code and text."""
+        return self._checked(self.nvml.fields(self.key, ids))
+
+    def stamped_values(self, ids: n.Fields) -> list[Sequence[Any]]:
+        """Return the same, and the time stamps of the values in microseconds since the epoch."""
+        return self._checked(self.nvml.stamped_fields(self.key, ids))
+
+    @staticmethod
+    def _checked(found: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
         answers: list[Sequence[Any]] = []
-        for code, value in self.nvml.fields(self.key, ids):
+        for code, value, *stamp in found:
             if code in LOST:
                 raise DriverError(code, value)
-            answers.append((code, value) if code or value >= 0 else (n.NO_DATA, "the driver has no value"))
+            is_known = code or value >= 0
+            answers.append((code, value, *stamp) if is_known else (n.NO_DATA, "the driver has no value", *stamp))
         return answers
 
     # -- values that GPUs and MIG instances have in common

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -32,7 +33,14 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 
+_ENERGY: Final = f.SAMPLED[83, 0]
 _SPAN_COUNTERS: Final = (c.HW_ENERGY, c.HW_GPU_TIME, c.HW_GPU_THROTTLE_TIME)
+
+_LEAST_AGE: Final = 0.002
+"""Seconds before the call from which a time stamp must be that of the update of the counter."""
+
+_LARGEST_AGE: Final = 1.0
+"""Seconds. No counter is updated more seldom than once per second, so an older time stamp is wrong."""
 
 _GENERAL_SAMPLES: Final = 1
 """``NVML_GPU_UTILIZATION_SAMPLES``."""
@@ -69,7 +77,8 @@ class Gpu(NvmlDevice):
         self.counters = {field.series for field in f.SAMPLED.values()}
         self._counted = Counters(self)
         self._newest_sample = -1
-        self._for_spans: list[Call] = []
+        self._for_spans: tuple[list[Call], list[Call]] | None = None
+        self._has_stamps = False
 
     # -- what it is
 
@@ -174,21 +183,34 @@ class Gpu(NvmlDevice):
             *(self._limit(field, "MaxClockInfo", number) for number, field in enumerate(f.CLOCK_LIMITS.values())),
         ]
 
-    def span_calls(self) -> list[Call]:
-        """Return the calls for spans, which are made ten times per second."""
+    def _span_calls(self) -> tuple[list[Call], list[Call]]:
+        """Return the calls for spans: those that are made ten times per second, and those once per second."""
         counters = {number: field for number, field in f.SAMPLED.items() if field.series.metric in _SPAN_COUNTERS}
 
         def count() -> Values:
-            answers = zip(counters.values(), self.field_values(tuple(counters)))
-            return {field: value for field, (code, value) in answers if not code and field.series in self.counters}
+            asked = time.time()
+            answers = [*zip(counters.values(), self.stamped_values(tuple(counters)))]
+            found: dict[Field, object] = {}
+            for field, (code, value, stamp) in answers:
+                if not code and field.series in self.counters:
+                    found[field] = value
+                    if field.series.metric is c.HW_ENERGY:
+                        self._note_update(stamp / 1e6, asked)
+            return found
 
-        return [
-            Call(self._utilization, f.GENERAL),
+        def power() -> Values:
+            return {} if _ENERGY.series in self.counters else {f.POWER: self.get("PowerUsage")}
+
+        return [Call(count), Call(power), Call(self._utilization, f.GENERAL)], [
             Call(self.memory, f.MEMORY_USED),
-            Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             Call(self._reasons, *f.REASONS.values()),
-            Call(count),
         ]
+
+    def _note_update(self, stamp: float, asked: float) -> None:
+        """Learn when the energy counter was updated. Some drivers give the time of the call instead."""
+        self._has_stamps |= asked - _LARGEST_AGE < stamp < asked - _LEAST_AGE
+        is_plausible = asked - _LARGEST_AGE < stamp < asked + _LEAST_AGE
+        self.updated = stamp if self._has_stamps and is_plausible else None
 
     def _limit(self, field: Field, name: str, *arguments: object) -> Call:
         """The call of a limit, which is read until it succeeds once."""
@@ -272,11 +294,12 @@ class Gpu(NvmlDevice):
         for device, milliwatts in self._counted.powers.items():
             yield from device.points({f.POWER_INSTANT if device is self else f.POWER: milliwatts})
 
-    def read_for_spans(self) -> Iterator[Point]:
-        """Yield energy, busy time, throttling and used memory."""
-        if not self._for_spans:
-            self._for_spans = self.span_calls()
-        yield from self.points(self.values(self._for_spans))
+    def read_for_spans(self, quickly: bool) -> Iterator[Point]:
+        """Yield energy and busy time, and once per second throttling and used memory."""
+        if self._for_spans is None:
+            self._for_spans = self._span_calls()
+        often, seldom = self._for_spans
+        yield from self.points(self.values(often) if quickly else {**self.values(often), **self.values(seldom)})
 
     def read_slow(self) -> Iterator[Point]:
         """Yield limits, errors, fans, and values that are only needed for a collection."""

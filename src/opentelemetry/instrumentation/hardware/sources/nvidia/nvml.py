@@ -221,8 +221,12 @@ class Nvml:
             return [self._plain(each) for each in answer]
         return None if answer in _ABSENT else answer
 
-    def fields(self, device: str, ids: Fields) -> list[Sequence[Any]]:
+    def fields(self, device: str, ids: Fields) -> Sequence[Sequence[Any]]:
         """``nvmlDeviceGetFieldValues``: for each field and scope 0 and the value, or NVML's code and text."""
+        return [answer[:2] for answer in self.stamped_fields(device, ids)]
+
+    def stamped_fields(self, device: str, ids: Fields) -> Sequence[Sequence[Any]]:
+        """Return the same, and the time stamps of the values in microseconds since the epoch."""
         form = self._binding.c_nvmlFieldValue_t * len(ids)
         values = form(*((field, scope, 0, 0, 0, NOT_SUPPORTED) for field, scope in ids))
         self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), len(ids), values))
@@ -230,7 +234,7 @@ class Nvml:
         for each in values:
             number = _number(each.valueType, each.value)
             failed = each.nvmlReturn or (NO_DATA if number is None else 0)
-            found.append((failed, self._text(failed) if failed else number))
+            found.append((failed, self._text(failed) if failed else number, each.timestamp))
         return found
 
     def structure(self, device: str, name: str, version: int) -> list[int]:

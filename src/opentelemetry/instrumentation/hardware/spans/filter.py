@@ -1,0 +1,81 @@
+"""SpanFilter: which spans get attributes."""
+
+from __future__ import annotations
+
+import logging
+from fnmatch import fnmatchcase
+from typing import Final
+
+from opentelemetry.sdk.trace import Span
+
+from opentelemetry.instrumentation.hardware.parsing import SPAN_FIELDS
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
+
+_LOG = logging.getLogger(__name__)
+
+_MOST_NAMES: Final = 1000
+"""Names of spans for which the decision is kept."""
+
+_TRIED: Final = 1000
+"""Spans without a match after which a warning says that the filter matches nothing."""
+
+
+class SpanFilter:
+    """Which spans get attributes: those that the setting ``SPANS_FILTER`` selects and that are long enough.
+
+    A root is always long enough, unless ``SPANS_MIN_DURATION`` is set: it is what people look at first.
+
+    Args:
+        config: The settings ``SPANS_MIN_DURATION`` and ``SPANS_FILTER``.
+    """
+
+    def __init__(self, config: Config) -> None:
+        shortest = config.spans_min_duration
+        self._shortest_root = int(1e9 * (shortest or 0.0))
+        self._shortest = max(self._shortest_root, int(1e9 * INTERVAL))
+        self._setting = config.name_of("spans_filter")
+        self._rules = [_rule(word) for word in config.spans_filter or ()]
+        self._known: dict[tuple[str, str, str], bool] = {}
+        self._refused = 0
+
+    def is_long(self, span: Span, duration: int) -> bool:
+        """Whether a span of so many nanoseconds is long enough."""
+        if duration >= self._shortest:
+            return True
+        return duration >= self._shortest_root and (span.parent is None or span.parent.is_remote)
+
+    def accepts(self, span: Span) -> bool:
+        """Whether a span matches one of the words, or none of those that begin with "-"."""
+        if not self._rules:
+            return True
+        scope = span.instrumentation_scope
+        key = span.name, span.kind.name.lower(), scope.name if scope else ""
+        known = self._known.get(key)
+        if known is None:
+            known = self._decide(key)
+            if len(self._known) < _MOST_NAMES:
+                self._known[key] = known
+        if self._refused >= 0:
+            self._count(known)
+        return known
+
+    def _count(self, is_accepted: bool) -> None:
+        """Log once that no span has matched."""
+        self._refused = -1 if is_accepted else self._refused + 1
+        if self._refused == _TRIED:
+            self._refused = -1
+            _LOG.warning("%s has matched none of the first %s spans", self._setting, _TRIED)
+
+    def _decide(self, key: tuple[str, str, str]) -> bool:
+        if any(fnmatchcase(key[field], pattern) for field, pattern, excluded in self._rules if excluded):
+            return False
+        included = [rule for rule in self._rules if not rule[2]]
+        return not included or any(fnmatchcase(key[field], pattern) for field, pattern, _ in included)
+
+
+def _rule(word: str) -> tuple[int, str, bool]:
+    """Return the field, the pattern, and whether matching spans are excluded."""
+    excluded = word.startswith("-")
+    field, _, pattern = word.removeprefix("-").partition(":")
+    return SPAN_FIELDS.index(field), pattern, excluded

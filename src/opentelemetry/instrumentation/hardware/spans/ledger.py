@@ -1,0 +1,275 @@
+"""Ledger: turns the points of a source into rows for spans. Demand: when spans need readings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from math import inf, nan
+from types import MappingProxyType
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Point, Rate, Series, Value
+from opentelemetry.instrumentation.hardware.spans.rows import (
+    ACCELERATOR,
+    BUSY,
+    ENERGY,
+    LAG,
+    MEMORY,
+    PACKAGE,
+    PROCESS,
+    THROTTLED,
+    UNUSED,
+    USED,
+    VISIBLE,
+    Rows,
+)
+
+INTERVAL: Final = 0.1
+"""Seconds between two readings of the devices in use while a recorded span is open."""
+
+_PERIOD: Final = 1.0
+"""Seconds between two readings while there are none, so that a span that is made after the fact has values."""
+
+_FRESH: Final = 0.02
+"""Seconds. A span that starts so soon after a reading causes none."""
+
+_REST: Final = 20.0
+"""Least time between two readings, as a multiple of the duration of the last one. Each call of a driver takes the
+interpreter lock from a program whose threads compete for it, and waits for it."""
+
+_LARGEST_STEPS: Final = (-0.05, 0.5)
+"""Seconds that the wall clock may lose and gain between two readings. After a larger step all rows are removed, because
+the times of spans are those of the wall clock."""
+
+_LONGEST_INTEGRAL: Final = 60.0
+"""Seconds between two readings of a rate after which its integral is unknown."""
+
+_UPDATE: Final = 0.5
+"""Seconds. A counter that is equal to the one before within this time was not updated in between."""
+
+_COLUMNS: Final = {
+    c.HW_ENERGY: ENERGY,
+    c.HW_GPU_TIME: BUSY,
+    c.HW_GPU_THROTTLE_TIME: THROTTLED,
+    c.HW_GPU_MEMORY_USAGE: MEMORY,
+    c.PROCESS_CPU_TIME: ENERGY,
+    c.PROCESS_TREE_CPU_UTILIZATION: BUSY,
+    c.PROCESS_MEMORY_USAGE: MEMORY,
+}
+"""Where the value of a metric goes."""
+
+_KINDS: Final = {"cpu": PACKAGE, "": PROCESS, "memory": 0}
+"""What a device is, by ``hw.type``; all others are accelerators. 0: it has no part in spans."""
+
+_CONFIGURED: Final = frozenset({"application_clocks"})
+"""Reasons of throttling that are a setting of the user."""
+
+TRACING, OPEN, ASKED = range(3)
+
+
+class Demand:
+    """When spans need readings. One object for all sources of a session.
+
+    Args:
+        memory: Whether there is a TracerProvider, whether a recorded span is open, and when the newest one started, in
+            monotonic seconds.
+
+    Attributes:
+        newest: When the devices in use were read last, in monotonic seconds.
+        poll: Seconds after which :meth:`due` must be asked again, because nothing wakes the thread that reads.
+    """
+
+    poll: float = inf
+
+    def __init__(self, memory: MutableSequence[float] | memoryview[float] | None = None) -> None:
+        self._memory = [0.0, 0.0, -inf] if memory is None else memory
+        self._open: set[int] = set()
+        self.newest = -inf
+
+    @property
+    def is_tracing(self) -> bool:
+        """Whether there is a TracerProvider whose spans are measured."""
+        return self._memory[TRACING] != 0.0
+
+    @is_tracing.setter
+    def is_tracing(self, is_tracing: bool) -> None:
+        self._memory[TRACING] = float(is_tracing)
+
+    def begin(self, key: int, now: float) -> bool:
+        """Record that a span started. Returns whether a reading is wanted at once. No lock, no wait."""
+        self._open.add(key)
+        self._memory[OPEN] = 1.0
+        if now - self.newest < _FRESH:
+            return False
+        self._memory[ASKED] = now
+        return True
+
+    def end(self, key: int) -> None:
+        """Record that a span ended, or was forgotten without an end."""
+        self._open.discard(key)
+        if not self._open:
+            self._memory[OPEN] = 0.0
+
+    def due(self, interval: float, last: float, duration: float) -> float:
+        """Return when the next reading is due.
+
+        Args:
+            interval: Seconds between two readings while a span is open.
+            last: When the last one began.
+            duration: How long it took.
+        """
+        if not self.is_tracing:
+            return inf
+        due = last + (interval if self._memory[OPEN] else max(interval, _PERIOD))
+        asked = self._memory[ASKED]
+        if interval < _PERIOD and asked > last:
+            due = min(due, max(asked, last + _FRESH))
+        return max(due, last + _REST * duration)
+
+    def room(self) -> Rows:
+        """Return empty rows."""
+        return Rows()
+
+
+class Ledger:
+    """The rows of the devices of one source. The thread of the source fills it; any thread may use the rows.
+
+    Args:
+        room: Makes empty rows.
+        clock: Monotonic seconds, with those in which the process was stopped.
+        wall_clock: Seconds since the epoch, which spans are timed with.
+
+    Attributes:
+        rows: The rows of each device. It is replaced, never changed.
+    """
+
+    def __init__(
+        self,
+        room: Callable[[], Rows] = Rows,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.rows: tuple[Rows, ...] = ()
+        self._devices: dict[str, _Device] = {}
+        self._used: Mapping[str, int] = {}
+        self._room = room
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._offset = wall_clock() - clock()
+
+    def add(self, points: Iterable[Point], updated: Mapping[str, float] = MappingProxyType({})) -> None:
+        """Add a reading that was made just now.
+
+        Args:
+            points: What was read.
+            updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, where the driver
+                reports it.
+        """
+        now, wall = self._clock(), self._wall_clock()
+        back, forth = _LARGEST_STEPS
+        if not back < wall - now - self._offset < forth:
+            for each in self._devices.values():
+                each.rows.clear(each.rows.kind)
+        self._offset = wall - now
+        read: dict[str, list[Point]] = {}
+        for point in points:
+            series = point[0]
+            if series.metric in _COLUMNS and series.attributes.get(c.GPU_TASK, "general") == "general":
+                read.setdefault(str(series.attributes.get(c.HW_ID, "")), []).append(point)
+        for id_, those in read.items():
+            device = self._devices.get(id_)
+            if device is None:
+                device = self._devices[id_] = self._new(id_, those)
+            if device.rows.kind:
+                device.add(now, wall, those, updated.get(id_))
+
+    def _new(self, id_: str, points: Iterable[Point]) -> _Device:
+        types = [str(series.attributes[c.HW_TYPE]) for series, _ in points if c.HW_TYPE in series.attributes]
+        rows = self._room()
+        rows.clear(_KINDS.get(types[0] if types else "gpu" if id_ else "", ACCELERATOR))
+        rows.use = self._used.get(id_, UNUSED)
+        self.rows = (*self.rows, rows)
+        return _Device(rows)
+
+    def use(self, devices: Iterable[str], is_known: bool) -> None:
+        """Set the devices that the program has used so far, also for the readings that were made already.
+
+        Args:
+            devices: By ``hw.id``.
+            is_known: Whether it uses them; else it may use them.
+        """
+        used = dict.fromkeys(devices, USED if is_known else VISIBLE)
+        if used != self._used:
+            self._used = used
+            for id_, device in self._devices.items():
+                device.rows.use = used.get(id_, UNUSED)
+
+    def interrupt(self) -> None:
+        """Record that the source was closed: what its rates were until its next reading is unknown."""
+        for device in self._devices.values():
+            device.read = dict.fromkeys(device.read, -inf)
+
+
+class _Device:
+    """The running totals of one device."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.read: dict[Series, float] = {}  # when each rate was read
+        self._counts: dict[Series, float] = {}
+        self._totals: dict[int, float] = {}
+        self._row = (-inf, nan)  # time and energy of the newest row
+        self._memory = -inf
+
+    def add(self, now: float, wall: float, points: Iterable[Point], updated: float | None) -> None:
+        """Add a reading."""
+        throttled, has_energy, is_counter = 0.0, False, False
+        for series, value in points:
+            column = _COLUMNS[series.metric]
+            if column == MEMORY:
+                self._memory = _number(value)
+            elif column == THROTTLED:
+                if series.attributes.get(c.THROTTLE_REASON) not in _CONFIGURED:  # several may hold: the longest counts
+                    throttled = max(throttled, self._increase(series, value, now))
+                self._totals.setdefault(THROTTLED, 0.0)
+            else:
+                if column == ENERGY:
+                    has_energy, is_counter = True, type(value) is not Rate
+                self._totals[column] = self._totals.get(column, 0.0) + self._increase(series, value, now)
+        if throttled:
+            self._totals[THROTTLED] += throttled
+        if ENERGY in self._totals and not has_energy:
+            return  # the call failed: the row would say that it used nothing
+        energy = self._totals.get(ENERGY, nan)
+        time, last = self._row
+        if is_counter and self.rows.kind != PROCESS:
+            if updated is not None:
+                wall = updated
+            elif energy == last and wall - time < _UPDATE:
+                wall = time
+        totals = energy, self._totals.get(BUSY, nan), self._totals.get(THROTTLED, nan)
+        lag = LAG if is_counter and updated is None and self.rows.kind == ACCELERATOR else 0.0
+        self.rows.add(wall, totals, self._memory, lag)
+        self._row = wall, energy
+
+    def _increase(self, series: Series, value: Value, now: float) -> float:
+        """Return the increase of a total since the last reading; of a rate, the integral."""
+        if type(value) is Rate:
+            before, self.read[series] = self.read.get(series), now
+            if before is None:
+                return 0.0
+            if now - before > _LONGEST_INTEGRAL:  # what it was in between is unknown, and so are earlier totals
+                self.rows.forget(_COLUMNS[series.metric])
+                return 0.0
+            return value.per_second * (now - before)
+        count = _number(value)
+        last = self._counts.get(series, count)
+        self._counts[series] = count
+        return max(0.0, count - last)
+
+
+def _number(value: Value) -> float:
+    if type(value) is CounterRatio:
+        return value.part
+    return float(value) if isinstance(value, (int, float)) else nan

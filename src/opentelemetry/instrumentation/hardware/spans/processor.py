@@ -1,0 +1,82 @@
+"""HardwareSpanProcessor: measures the spans of one TracerProvider, for programs that add it by code."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
+
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
+from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
+
+_LOG = logging.getLogger(__name__)
+
+
+class HardwareSpanProcessor(SpanProcessor):
+    """Adds energy, busy time, peak memory and CPU time to spans.
+
+    ``HardwareInstrumentor().instrument()`` and ``opentelemetry-instrument`` measure the spans of every TracerProvider;
+    they need no processor. Without them::
+
+        provider.add_span_processor(HardwareSpanProcessor())
+
+    It may come before or after the processors that export. Spans that began before it was added, and spans that are
+    not recorded, are not changed. The values are those of the devices that this process and its descendants use, as a
+    whole: what other programs did on them at the same time is included. The names are in docs/spans.md.
+
+    Args:
+        settings: As in :class:`~opentelemetry.instrumentation.hardware.Config`.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._recorder = SpanRecorder(spans_only)
+        self._session: Session | None = None
+        if forks_later():
+            call_in_workers(partial(self._start, settings))
+        else:
+            self._start(settings)
+
+    def _start(self, settings: Mapping[str, Any]) -> None:
+        self._session = spans_only(Config.read(settings), self._recorder)
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        """Begin to measure a span."""
+        del parent_context
+        self._recorder.begin(span)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Do nothing: the span was changed before its end."""
+
+    def shutdown(self) -> None:
+        """Stop reading."""
+        self._recorder.close()
+        if self._session is not None and self._session.pid == os.getpid():
+            self._session.close()
+
+    def force_flush(self, timeout_millis: int = 30000) -> bool:
+        """Return True: there is nothing to flush."""
+        del timeout_millis
+        return True
+
+
+def spans_only(config: Config, recorder: SpanRecorder) -> Session | None:
+    """Start a session that only measures spans. Returns None, with a message, if the process may have no threads."""
+    session = Session(config, demand=Demand(), only_spans=True)
+    recorder.open(session)
+    session.expect_spans()
+    try:
+        session.start(recorder.advance)
+    except RuntimeError as error:  # the limit of threads or memory
+        _LOG.error("Spans are not measured: %s", error)
+        recorder.close()
+        session.close()
+        return None
+    return session

@@ -1,0 +1,364 @@
+"""SpanRecorder: adds what the hardware did while a span ran to its attributes, and its joules to a metric.
+
+The attributes are set in ``end()`` of the span, before any processor sees its end, so every exporter has them. The SDK
+has no public hook for this: in ``on_end``, a span cannot be changed. No driver is called in the threads of the program.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
+
+from opentelemetry.metrics import MeterProvider
+from opentelemetry.sdk.trace import Span
+from opentelemetry.trace import (
+    NoOpTracerProvider,
+    ProxyTracerProvider,
+    SpanKind,
+    get_current_span,
+    get_tracer_provider,
+    set_span_in_context,
+)
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.sdk import TraceHook, free_attributes
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded
+from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.rows import Rows
+from opentelemetry.instrumentation.hardware.spans.shares import Share, Shares
+from opentelemetry.instrumentation.hardware.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+_ENERGY: Final = c.SPAN_ENERGY.name
+_SHARE: Final = c.SPAN_SHARE_ENERGY.name
+_SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
+
+_LATE: Final = 100_000_000
+"""Nanoseconds between the start of a span and its creation after which it counts as made after the fact."""
+
+_MOST_OPERATIONS: Final = 100
+"""Operations with series of their own in the metric. The others have the name "other"."""
+
+SCOPE: Final = "opentelemetry.instrumentation.hardware"
+
+Operation: TypeAlias = "tuple[str, SpanKind, object]"
+"""The name and kind of a span, and its ``gen_ai.request.model``."""
+
+_BOUNDARIES: Final = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
+"""Joules."""
+
+
+class Readings(Protocol):
+    """What a recorder needs of a session, of this process or of its agent.
+
+    Attributes:
+        config: The settings.
+        serves_children: Whether it also has readings for forked children of this process.
+        demand: When spans need readings.
+        span_rows: The rows of all devices and of the process.
+        has_accelerators: Whether there are accelerators, as far as it is known.
+    """
+
+    config: Config
+
+    @property
+    def serves_children(self) -> bool: ...
+    @property
+    def demand(self) -> Demand | None: ...
+
+    @property
+    def span_rows(self) -> Sequence[Rows]: ...
+
+    @property
+    def has_accelerators(self) -> bool: ...
+
+    def expect_spans(self) -> None:
+        """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
+
+    def wake_for_spans(self) -> None:
+        """Let the devices in use be read now. No lock, no wait."""
+
+
+class _EnergyByOperation:
+    """The metric of a MeterProvider with the energy of spans by operation."""
+
+    def __init__(self, provider: MeterProvider) -> None:
+        metric = c.SPAN_ENERGY_BY_OPERATION
+        self._histogram = provider.get_meter(SCOPE, __version__, c.SCHEMA_URL).create_histogram(
+            metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=_BOUNDARIES
+        )
+        self._operations: dict[Operation, Mapping[str, str]] = {}
+
+    def record(self, joules: float, span: Any, operation: Operation) -> None:
+        """Add the energy of a span, with the span as exemplar."""
+        attributes = self._operations.get(operation)
+        if attributes is None:
+            name, kind, model = operation
+            is_full = len(self._operations) >= _MOST_OPERATIONS
+            attributes = {c.SPAN_NAME: "other" if is_full else name, c.SPAN_KIND: kind.name.lower()}
+            if model is not None and not is_full:
+                attributes[c.REQUEST_MODEL] = str(model)
+            if not is_full:
+                self._operations[operation] = attributes
+        self._histogram.record(joules, attributes, set_span_in_context(span))
+
+
+class SpanRecorder:
+    """Measures spans with the readings of a session.
+
+    Args:
+        restart: Opens another session in a forked child, for the spans of that.
+    """
+
+    def __init__(self, restart: Callable[[Config, SpanRecorder], Session | None]) -> None:
+        self._session: Readings | None = None
+        self._restart = restart
+        self._hook = TraceHook(self.expect_spans, self._started)
+        self._failed = False
+        self._shares: Shares | None = None
+        self._own: Session | None = None
+        self._metric: _EnergyByOperation | None = None
+        self._metrics: WeakKeyDictionary[MeterProvider, _EnergyByOperation] = WeakKeyDictionary()
+        self._operations: dict[Operation, Mapping[str, str]] = {}
+
+    @property
+    def session(self) -> Readings | None:
+        """The session. Without one, spans are not changed."""
+        return self._session
+
+    @property
+    def shares(self) -> Shares | None:
+        """The shares of the spans."""
+        return self._shares
+
+    def open(self, session: Readings, provider: MeterProvider | None = None) -> None:
+        """Measure spans with a session.
+
+        Args:
+            session: The session.
+            provider: Where their energy is recorded by operation. In a forked child, it stays the same.
+        """
+        self._filter = SpanFilter(session.config)
+        self._close_own()
+        self._use(session)
+        if provider is not None and session.config.wants(c.SPAN_ENERGY_BY_OPERATION):
+            if provider not in self._metrics:  # the SDK logs a warning about a second one of the same name
+                self._metrics[provider] = _EnergyByOperation(provider)
+            self._metric = self._metrics[provider]
+
+    def _use(self, session: Readings) -> None:
+        method = session.config.spans_shares or "equal"
+        self._shares = None if method == "off" else Shares(lambda: session.span_rows, method == "tokens")
+        self._pid = os.getpid()
+        self._session = session
+
+    def _close_own(self) -> None:
+        """Close the session that was opened for the spans of a forked child."""
+        own, self._own = self._own, None
+        if own is not None and own.pid == os.getpid():
+            own.close()
+
+    def watch(self) -> None:
+        """Measure the spans of every TracerProvider of the SDK."""
+        self._hook.install()
+        self._check_global()
+
+    def _check_global(self) -> None:
+        """Expect spans if there is a global TracerProvider. It may have been made before."""
+        if not isinstance(get_tracer_provider(), (ProxyTracerProvider, NoOpTracerProvider)):
+            self.expect_spans()
+
+    def expect_spans(self) -> None:
+        """Let the devices be read for spans from now on."""
+        session = self._session
+        if session is not None:
+            session.expect_spans()
+
+    def advance(self) -> None:
+        """Take over the energy up to now. Called by our threads after their readings."""
+        session, shares = self._session, self._shares
+        if session is not None and session.demand is not None and not session.demand.is_tracing:
+            self._check_global()
+        if shares is not None:
+            shares.advance()
+
+    def close(self) -> None:
+        """Measure no more spans."""
+        self._hook.remove()
+        self._session = self._shares = self._metric = None
+        self._close_own()
+
+    # -- the threads of the program
+
+    def _started(self, span: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Begin to measure a span of a watched provider."""
+        if span.is_recording():
+            self.begin(span)
+        elif self._session is not None and self._shares is not None and self._session.has_accelerators:
+            try:
+                self._begin_unrecorded(span, args, kwargs)
+            except Exception:
+                self.fail()
+
+    def begin(self, span: Span) -> None:
+        """Begin to measure a recorded span. Never raises, never waits."""
+        try:
+            session = self._session
+            if session is None or type(span.end) is OpenSpan:
+                return
+            if self._pid != os.getpid():
+                session = self._in_child(session)
+                if session is None:
+                    return
+            demand = session.demand
+            if demand is None:
+                return
+            if not demand.is_tracing:
+                self.expect_spans()
+            begin = span.start_time
+            is_late = begin is None or time.time_ns() - begin >= _LATE
+            opened = OpenSpan(self, span, None if is_late else time.process_time())
+            span.end = opened  # type: ignore[method-assign]
+            if demand.begin(id(opened), time.monotonic()):
+                session.wake_for_spans()
+            if self._shares is not None and not is_late and session.has_accelerators and self._filter.accepts(span):
+                self._shares.begin(span.get_span_context().span_id, span.parent.span_id if span.parent else None)
+        except Exception:
+            self.fail()
+
+    def _in_child(self, session: Readings) -> Readings | None:
+        """Return the session for the spans of a forked child. It starts at the first recorded span."""
+        self._session = None
+        if session.serves_children:
+            self._use(session)
+        else:
+            self._own = self._restart(session.config, self)
+        return self._session
+
+    def _begin_unrecorded(self, span: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Begin the share of a span that the sampler has dropped, so that it does not go to others."""
+        names = "name", "context", "kind", "attributes"
+        given = {**dict(zip(names, args)), **kwargs}
+        span_id = span.get_span_context().span_id
+        parent_id = get_current_span(given.get("context")).get_span_context().span_id
+        begin = given.get("start_time")
+        if span_id == parent_id or self._shares is None or self._pid != os.getpid():
+            return  # its tracer is disabled
+        if begin is not None and time.time_ns() - begin >= _LATE:
+            return
+        model = (given.get("attributes") or {}).get(c.REQUEST_MODEL)
+        key = str(given["name"]), given.get("kind", SpanKind.INTERNAL), model
+        span.end = OpenSpan(self, span, None, key)
+        self._shares.begin(span_id, parent_id or None)
+
+    def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
+        """Measure a span that ends."""
+        session, shares = self._session, self._shares
+        if session is None or session.demand is None or self._pid != os.getpid():
+            return
+        if opened.operation is not None:
+            if shares is not None:
+                self._record(shares.end(span.get_span_context().span_id), span, opened.operation)
+            return
+        session.demand.end(id(opened))
+        begin, values = span.start_time, {}
+        end = time.time_ns() if end_time is None else end_time
+        is_kept = begin is not None and self._filter.is_long(span, end - begin) and self._filter.accepts(span)
+        if is_kept:
+            cpu_time = None
+            if opened.cpu_time is not None and end_time is None:
+                cpu_time = time.process_time() - opened.cpu_time
+            values = measured(session.span_rows, begin / 1e9, end / 1e9, cpu_time)
+        if shares is not None and session.has_accelerators:
+            energy = values.get(_ENERGY)
+            assert not isinstance(energy, str)
+            tokens = _tokens(span.attributes or {}) if shares.by_tokens else 0.0
+            share = shares.end(span.get_span_context().span_id, energy, tokens, energy is not None)
+            if share is not None:
+                if energy is not None:
+                    values[_SHARE] = rounded(min(energy, share.energy + share.given))
+                    if shares.by_tokens:
+                        values[_SHARE_METHOD] = "tokens" if share.is_weighted else "equal"
+                self._record(share, span, (span.name, span.kind, (span.attributes or {}).get(c.REQUEST_MODEL)))
+        if values and span.is_recording():
+            free = free_attributes(span)
+            span.set_attributes(values if free >= len(values) else dict(islice(values.items(), int(free))))
+
+    def _record(self, share: Share | None, span: Any, operation: Operation) -> None:
+        if share is not None and share.energy > 0.0 and self._metric is not None:
+            self._metric.record(share.energy, span, operation)
+
+    def forget(self, opened: OpenSpan, span: Any) -> None:
+        """Release a span that the program has dropped without an end."""
+        session, shares = self._session, self._shares
+        if session is not None and session.demand is not None:
+            session.demand.end(id(opened))
+        if shares is not None:
+            shares.lose(span.get_span_context().span_id)
+
+    def fail(self) -> None:
+        """Log a failure once. It never reaches the program."""
+        if not self._failed:
+            self._failed = True
+            _LOG.exception("A span could not be measured; further failures are not logged")
+
+
+class OpenSpan:
+    """A span that has started. It takes the place of the span's ``end``.
+
+    Args:
+        recorder: Measures the span when it ends.
+        span: The span.
+        cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
+        operation: Name, kind and model of a span that is not recorded; None of a recorded one.
+    """
+
+    __slots__ = ("_recorder", "_span", "cpu_time", "operation")
+
+    def __init__(
+        self,
+        recorder: SpanRecorder,
+        span: Any,
+        cpu_time: float | None,
+        operation: Operation | None = None,
+    ) -> None:
+        self._recorder = recorder
+        self._span = span
+        self.cpu_time = cpu_time
+        self.operation = operation
+
+    def __call__(self, end_time: int | None = None) -> None:
+        """End the span."""
+        span = self._span
+        if span is None:  # another thread has ended it
+            return
+        self._span = None
+        try:  # noqa: SIM105 - suppress() takes half a microsecond
+            del span.end
+        except AttributeError:  # another thread ends it as well
+            pass
+        try:
+            self._recorder.end(self, span, end_time)
+        except Exception:
+            self._recorder.fail()
+        finally:  # also after Ctrl-C
+            span.end(end_time)
+
+    def __del__(self) -> None:
+        if self._span is not None:
+            self._recorder.forget(self, self._span)
+
+
+def _tokens(attributes: Mapping[str, Any]) -> float:
+    """Return the number of tokens that a span processed; 0 if it is unknown."""
+    counts = [next((attributes[name] for name in names if name in attributes), 0) for names in c.TOKEN_COUNTS]
+    return float(sum(count for count in counts if isinstance(count, (int, float)) and count > 0))

@@ -1,0 +1,149 @@
+"""The readings of an agent for spans, in memory that it shares with the program.
+
+The program makes a file without a name (memfd_create(2), Linux 3.17) and maps it; the agent inherits it as its standard
+input. It disappears with the two processes. The program may write only the first page: whether spans are open. The
+agent writes the others: the rows of each device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
+
+_ROOMS: Final = 64
+"""Devices that the memory has room for. Memory is used only for what was written."""
+
+_MAP_FIXED: Final = 0x10
+"""Of mmap(2)."""
+
+_PAGE: Final = mmap.ALLOCATIONGRANULARITY
+
+_SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))
+"""Bytes of the file."""
+
+_POLL: Final = 0.1
+"""Seconds after which the agent looks again whether a span is open, which nobody tells it."""
+
+
+def create() -> int:
+    """Create the file and return its descriptor.
+
+    Raises:
+        OSError, AttributeError: The system has no such files.
+    """
+    descriptor = os.memfd_create("otel-hardware", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, _SIZE)
+        with suppress(AttributeError):  # a smaller file would kill those who have mapped it
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryview[float]:
+    """Map a part of the file, over a map without a file.
+
+    A map of a file keeps a duplicate of its descriptor, before Python 3.13. If the program closed that, the end of the
+    map would close the file that has got its number.
+    """
+    if os.fstat(descriptor).st_size < offset + length:
+        raise ValueError("the file is too short")
+    memory = mmap.mmap(-1, length)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
+    replace = ctypes.CDLL(None, use_errno=True).mmap
+    replace.restype = ctypes.c_void_p
+    replace.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *3 * (ctypes.c_int,), ctypes.c_long)
+    if replace(address, length, protection, mmap.MAP_SHARED | _MAP_FIXED, descriptor, offset) != address:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    numbers = memoryview(memory).cast("d")
+    return numbers if writable else numbers.toreadonly()
+
+
+class AgentDemand(Demand):
+    """In the agent: whether the program has spans. Its rows are in the memory that the program reads.
+
+    Args:
+        descriptor: The file.
+
+    Raises:
+        OSError, ValueError: It is no such file.
+    """
+
+    poll = _POLL
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(_map(descriptor, _PAGE, 0, writable=False))
+        self._rooms = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=True)
+        self._lock = threading.Lock()
+        self._rooms[0] = 0.0  # those of an earlier agent end
+
+    def room(self) -> Rows:
+        """Return empty rows, which the program sees while there is room."""
+        with self._lock:
+            used = int(self._rooms[0])
+            if used >= _ROOMS:
+                return Rows()
+            rows = Rows(_room(self._rooms, used))
+            rows.clear(0)
+            self._rooms[0] = used + 1.0
+            return rows
+
+
+class AgentReadings:
+    """In the program: what the agent reads, in place of a session.
+
+    Args:
+        descriptor: The file.
+        config: The settings.
+
+    Attributes:
+        config: The settings.
+        demand: When spans need readings.
+    """
+
+    def __init__(self, descriptor: int, config: Config) -> None:
+        self.config = config
+        self.demand: Demand | None = Demand(_map(descriptor, _PAGE, 0, writable=True))
+        self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
+        self._rows = tuple(Rows(_room(self._memory, room)) for room in range(_ROOMS))
+
+    @property
+    def serves_children(self) -> bool:
+        """Return True: the agent also observes the processes that are forked from this one."""
+        return True
+
+    @property
+    def span_rows(self) -> Sequence[Rows]:
+        """Return the rows of all devices and of the process."""
+        used = self._memory[0]
+        return self._rows[: int(used)] if 0.0 <= used <= _ROOMS else ()
+
+    @property
+    def has_accelerators(self) -> bool:
+        """Return whether the agent has found accelerators, or has not looked yet."""
+        return not self.span_rows or any(rows.kind == ACCELERATOR for rows in self.span_rows)
+
+    def expect_spans(self) -> None:
+        """Record that there is a TracerProvider. The agent notices it within a second."""
+        if self.demand is not None:
+            self.demand.is_tracing = True
+
+    def wake_for_spans(self) -> None:
+        """Do nothing: the agent looks for open spans itself."""
+
+
+def _room(memory: memoryview[float], room: int) -> memoryview[float]:
+    return memory[1 + room * LENGTH : 1 + (room + 1) * LENGTH]

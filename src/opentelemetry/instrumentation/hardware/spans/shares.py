@@ -1,0 +1,296 @@
+"""Shares: divides the energy of the accelerators among the spans that run at the same time.
+
+The energy of an instant belongs to the leaf spans that run then, which are those without an open child, in equal parts.
+The presence of a leaf is its time divided by the number of leaves, so the presences of all add up to the time in which
+there was one. The time is cut into slots of a constant power. A span claims its presence in each slot; its share is
+the part of its own energy that its claims have in the energy of the slots. So a share never exceeds the span's energy,
+and equals it if the span was alone. What no span claims is unattributed.
+
+By tokens, which are known when a span ends, a span claims more or less than its presence, and those that end later
+divide the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any, Final
+
+from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
+
+_MAX_SLOTS: Final = 600
+"""If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms."""
+
+
+class Share:
+    """The share of one span.
+
+    Attributes:
+        parent: The share of its parent, if that is open; None after the end.
+        children: How many of its children are open.
+        begin: When it began, in monotonic seconds.
+        since: The presence of a leaf when it became one; None if it is none.
+        leaf_begin: When it became a leaf.
+        seconds: How long it was a leaf before that.
+        energy: What it has claimed, in joules.
+        given: The energy of children that are too short for values of their own.
+        is_weighted: Whether it was weighted by its tokens.
+        is_open: Whether it has not ended.
+    """
+
+    __slots__ = (
+        "begin",
+        "children",
+        "energy",
+        "given",
+        "is_open",
+        "is_weighted",
+        "leaf_begin",
+        "parent",
+        "seconds",
+        "since",
+    )
+
+    def __init__(self, parent: Share | None, begin: float) -> None:
+        self.parent = parent
+        self.children = 0
+        self.begin = self.leaf_begin = begin
+        self.since: float | None = None
+        self.seconds = self.energy = self.given = 0.0
+        self.is_weighted = False
+        self.is_open = True
+
+
+class _Slot:
+    """A part of the time.
+
+    Attributes:
+        begin: Monotonic seconds.
+        end: Monotonic seconds.
+        power: Watts; those of the slot before, until it is closed.
+        joules: The energy of all slots before it.
+        first: The presence of a leaf at its begin, since the beginning.
+        last: The presence of a leaf at its end.
+        free: The time that is not claimed.
+        open: The presence of those that have not claimed.
+    """
+
+    __slots__ = ("begin", "end", "first", "free", "joules", "last", "open", "power")
+
+    def __init__(self, begin: float, power: float, joules: float, presence: float) -> None:
+        self.begin = self.end = begin
+        self.power = power
+        self.joules = joules
+        self.first = self.last = presence
+        self.free = self.open = 0.0
+
+
+class Shares:
+    """The shares of the spans of this process.
+
+    Args:
+        rows: Returns the rows of all devices.
+        by_tokens: Whether shares are in proportion to tokens; else they are equal.
+        clock: Monotonic seconds.
+        wall_clock: Seconds since the epoch.
+
+    Attributes:
+        unattributed: Joules that no span has claimed or can claim any more. They never fall.
+    """
+
+    def __init__(
+        self,
+        rows: Callable[[], Iterable[Rows]],
+        by_tokens: bool,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.unattributed = 0.0
+        self.by_tokens = by_tokens
+        self._rows = rows
+        self._clock = clock
+        self._wall_clock = wall_clock
+        self._pid = os.getpid()
+        self._lock: Any = threading.RLock()  # Any: typeshed has no _is_owned()
+        self._open: dict[int, Share] = {}  # by the ID of the span, oldest first
+        self._leaves = 0
+        self._lost: deque[int] = deque()
+        self._slots = [_Slot(clock(), 0.0, 0.0, 0.0)]
+        self._totals: dict[Rows, float] = {}  # of each device at the end of the newest closed slot
+        self._claimed = 0.0
+        self._tokens = self._seconds = 0.0  # of the spans that ended
+
+    def begin(self, span_id: int, parent_id: int | None) -> None:
+        """Begin the share of a span. One that a signal handler or a finalizer begins in the middle of this has none."""
+        if sys.is_finalizing() or self._lock._is_owned():
+            return
+        with self._lock:
+            now = self._advance()
+            parent = None if parent_id is None else self._open.get(parent_id)
+            if parent is not None:
+                if parent.since is not None:
+                    self._claim(parent, 0.0)
+                parent.children += 1
+            share = self._open[span_id] = Share(parent, now)
+            self._become_leaf(share)
+
+    def end(self, span_id: int, energy: float | None = None, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
+        """End the share of a span.
+
+        Args:
+            span_id: Its ID.
+            energy: Its own energy in joules; None if it is unknown: then that of the slots is used.
+            tokens: How many tokens it processed; 0 if unknown: then it counts as one with the mean tokens per second.
+            is_kept: Otherwise the share is also given to the parent.
+
+        Returns:
+            The share; None if it is unknown, if it was not begun, or if a signal handler or a finalizer ends it in the
+            middle of this.
+        """
+        if sys.is_finalizing():  # a thread that has ended may hold the lock
+            return None
+        if self._lock._is_owned():
+            self._lost.append(span_id)
+            return None
+        with self._lock:
+            self._advance()
+            return self._end(span_id, energy, tokens, is_kept)
+
+    def _end(self, span_id: int, energy: float | None, tokens: float, is_kept: bool) -> Share | None:
+        share = self._open.pop(span_id, None)
+        if share is None:
+            return None
+        if share.since is not None:
+            self._claim(share, tokens)
+        is_known = True
+        if energy is not None:
+            whole = self._joules(self._slots[-1].end) - self._joules(share.begin)
+            is_known = whole > 0.0
+            share.energy = energy * min(1.0, share.energy / whole) if is_known else 0.0
+        self._claimed += share.energy
+        share.is_open = False
+        parent, share.parent = share.parent, None  # else a child that is open would keep all its ancestors
+        if parent is not None and parent.is_open:
+            parent.children -= 1
+            if not is_kept:
+                parent.given += share.energy + share.given
+            if not parent.children:
+                self._become_leaf(parent)
+        return share if is_known else None
+
+    def lose(self, span_id: int) -> None:
+        """End the share of a span that was forgotten without an end. No lock: any thread may collect the span."""
+        self._lost.append(span_id)
+
+    def advance(self) -> None:
+        """Take over the energy up to now. Called by our threads."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._advance()
+            pending = sum(share.energy for share in self._open.values())
+            pending += sum(slot.open * slot.power for slot in self._slots)
+            used = self._joules(self._slots[-1].end)
+            self.unattributed = max(self.unattributed, used - self._claimed - pending)
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether any energy has been read."""
+        return self._slots[-1].joules > 0.0
+
+    def _advance(self) -> float:
+        """Extend the newest slot to now, and begin another one if it is long enough."""
+        now, slot = self._clock(), self._slots[-1]
+        if self._leaves:
+            elapsed = now - slot.end
+            slot.last += elapsed / self._leaves
+            slot.free += elapsed
+            slot.open += elapsed
+        slot.end = now
+        if now - slot.begin >= INTERVAL:
+            self._close(slot)
+        while self._lost:
+            lost = self._end(self._lost.popleft(), None, 0.0, is_kept=True)
+            self._claimed -= 0.0 if lost is None else lost.energy
+        return now
+
+    def _close(self, slot: _Slot) -> None:
+        energy = self._increase(slot.end - slot.begin)
+        before, slot.power = slot.power, energy / (slot.end - slot.begin)
+        slots = self._slots
+        expected = slot.power or before  # 0: the total before was extrapolated, and too high
+        slots.append(_Slot(slot.end, expected, slot.joules + energy, slot.last))
+        oldest = next(iter(self._open.values())).begin if self._open else slot.end
+        while slots[1].begin <= oldest and len(slots) > 2:
+            del slots[0]
+        if len(slots) > _MAX_SLOTS:
+            self._slots = [*_merged(slots[: _MAX_SLOTS // 2]), *slots[_MAX_SLOTS // 2 :]]
+
+    def _increase(self, seconds: float) -> float:
+        """Return the joules of the devices in use in the last seconds. What is unknown now is counted when known."""
+        now, increase = self._wall_clock(), 0.0
+        for rows in self._rows():
+            total = rows.total(now) if rows.kind == ACCELERATOR and rows.use else None
+            if total is None:
+                continue
+            last = self._totals.get(rows)
+            if last is None:  # it is used, or read, for the first time
+                last = rows.total(now - seconds) or total
+            if total < last / 2:  # another agent counts from 0
+                last = total
+            increase += max(0.0, total - last)
+            self._totals[rows] = max(total, last)  # the last total was extrapolated, and may be too high
+        return increase
+
+    def _joules(self, instant: float) -> float:
+        """Return the energy of all slots up to an instant."""
+        slot = self._slots[max(0, bisect_right(self._slots, instant, key=attrgetter("begin")) - 1)]
+        return slot.joules + slot.power * (instant - slot.begin)
+
+    def _become_leaf(self, share: Share) -> None:
+        share.since, share.leaf_begin = self._slots[-1].last, self._slots[-1].end
+        self._leaves += 1
+
+    def _claim(self, share: Share, tokens: float) -> None:
+        """Claim for a leaf its presence since it became one."""
+        since, share.since = share.since, None
+        assert since is not None
+        self._leaves -= 1
+        share.seconds += self._slots[-1].end - share.leaf_begin
+        rate = expected = self._tokens / self._seconds if self._tokens else 1.0
+        if tokens and share.seconds:
+            rate = tokens / share.seconds
+            expected = expected if self._tokens else rate
+            share.is_weighted = True
+            self._tokens += tokens
+            self._seconds += share.seconds
+        for slot in reversed(self._slots):
+            if slot.last <= since:
+                break
+            present = slot.last - max(slot.first, since)
+            if present <= 0.0:
+                continue
+            others = max(0.0, slot.open - present)
+            claim = slot.free * present * rate / (present * rate + others * expected)
+            share.energy += claim * slot.power
+            slot.free -= claim
+            slot.open = others
+
+
+def _merged(slots: Sequence[_Slot]) -> Iterable[_Slot]:
+    """Return half as many slots, each in place of two."""
+    for first, second in zip(slots[::2], slots[1::2]):
+        first.power = (second.joules + second.power * (second.end - second.begin) - first.joules) / (
+            second.end - first.begin
+        )
+        first.end, first.last = second.end, second.last
+        first.free += second.free
+        first.open += second.open
+        yield first

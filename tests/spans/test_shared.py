@@ -1,0 +1,97 @@
+"""The memory that a program shares with its agents, one after the other."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from tests.children import descriptors
+from tests.stage import Clock
+
+from opentelemetry.instrumentation.hardware import Config, agent
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.model import Point, Series
+from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
+from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PROCESS, USED
+
+pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
+
+GPU = Series(c.HW_ENERGY, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"})
+CPU_TIME = Series(c.PROCESS_CPU_TIME)
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    from opentelemetry.instrumentation.hardware.spans import shared
+
+    descriptor = shared.create()
+    yield descriptor
+    os.close(descriptor)
+
+
+def agent_reads(descriptor: int, *points: Point) -> None:
+    """Make the first readings of an agent."""
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand
+
+    clock = Clock()
+    ledger = Ledger(AgentDemand(descriptor).room, clock, clock)
+    ledger.use({"GPU-1"}, is_known=True)
+    for _ in range(3):
+        ledger.add(points)
+        clock.now += 1.0
+
+
+def test_maps_keep_no_descriptor_that_the_program_could_close(descriptor: int) -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentReadings
+
+    program = AgentReadings(descriptor, Config.read({}))
+    assert [name for name, target in descriptors().items() if "otel-hardware" in target] == [str(descriptor)]
+    assert not program.span_rows
+
+
+def test_rows_of_the_next_agent_take_the_place_of_those_of_the_last(descriptor: int) -> None:
+    """It may measure other things in the same room."""
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentReadings
+
+    program = AgentReadings(descriptor, Config.read({}))
+    assert program.has_accelerators, "it is not known yet"
+    found = []
+    for point in (GPU, 1.0), (CPU_TIME, 1.0), (GPU, 2.0):
+        agent_reads(descriptor, point)
+        (rows,) = program.span_rows
+        found.append((rows.kind, rows.use, program.has_accelerators, rows.newest))
+    assert found == [(ACCELERATOR, USED, True, 1002.0), (PROCESS, 0, False, 1002.0), (ACCELERATOR, USED, True, 1002.0)]
+
+
+def test_agent_knows_whether_a_span_is_open(descriptor: int) -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
+
+    demand = AgentReadings(descriptor, Config.read({})).demand
+    seen = AgentDemand(descriptor)
+    assert demand is not None
+    assert not seen.is_tracing
+    demand.is_tracing = True
+    assert seen.is_tracing
+    assert seen.due(0.1, 100.0, 0.0) == 101.0
+    demand.begin(1, 90.0)
+    assert seen.due(0.1, 100.0, 0.0) == pytest.approx(100.1)
+    demand.end(1)
+    assert seen.due(0.1, 100.0, 0.0) == 101.0
+
+
+def test_more_devices_than_there_is_room_for_are_left_out(descriptor: int) -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
+
+    agent = AgentDemand(descriptor)
+    for _ in range(70):
+        agent.room().clear(ACCELERATOR)
+    assert len(AgentReadings(descriptor, Config.read({})).span_rows) == 64
+
+
+@pytest.mark.parametrize("value", [-1.0, 1e308, float("inf"), float("nan")])
+def test_wild_number_of_devices_is_survived(descriptor: int, value: float) -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
+
+    AgentDemand(descriptor)._rooms[0] = value
+    assert AgentReadings(descriptor, Config.read({})).span_rows == ()
