@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +12,7 @@ from typing import Any
 
 import pynvml
 import pytest
-from tests.children import PATIENCE, run, started
+from tests.children import PATIENCE, run
 from tests.tools import fake_nvml, need, nvitop
 from tests.tools.nvml import (
     ALL_LINKS,
@@ -46,91 +44,12 @@ from tests.tools.nvml import (
     vgpu,
     wsl,
 )
+from tests.tools.reader import Reader, Start, reading
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields
 
 CLOCK = int(time.monotonic()) + 1000
-PROGRAM = """
-import ctypes, json, os, sys
-library = ctypes.CDLL(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
-import pynvml
-
-def plain(value):
-    if isinstance(value, ctypes.Structure):
-        return {name: getattr(value, name) for name, *_ in value._fields_}
-    return getattr(value, "__dict__", None) or str(value)
-
-def gpm(first, second, *metrics):
-    get = pynvml.c_nvmlGpmMetricsGet_t(version=1, numMetrics=len(metrics), sample1=first, sample2=second)
-    for i, metric in enumerate(metrics):
-        get.metrics[i].metricId = metric
-    pynvml.nvmlGpmMetricsGet(get)
-    return [(metric.nvmlReturn, metric.value) for metric in get.metrics[:len(metrics)]]
-
-def samples(kind, after):
-    type_, buffer = pynvml.nvmlDeviceGetSamples(pynvml.gpu, kind, after)
-    return type_, [(sample.timeStamp, sample.sampleValue.uiVal) for sample in buffer]
-
-def event(events, milliseconds):
-    found = pynvml.nvmlEventSetWait_v2(events, milliseconds)
-    return pynvml.nvmlDeviceGetIndex(found.device), found.eventType, found.eventData
-
-def filled(name, structure):
-    vars(pynvml)["nvmlDeviceGet" + name](pynvml.gpu, ctypes.byref(structure))
-    return [getattr(structure, name) for name, *_ in structure._fields_ if name not in ("version", "clusterUuid")]
-
-def processes(version):
-    room, count = (ctypes.c_uint * 6)(), ctypes.c_uint(1)
-    ask = getattr(library, "nvmlDeviceGetComputeRunningProcesses" + version)
-    return ask(pynvml.gpu, ctypes.byref(count), room), count.value, list(room)
-
-names = vars(pynvml)
-names.update(gpm=gpm, samples=samples, event=event, processes=processes, plain=plain, filled=filled)
-for line in sys.stdin:
-    try:
-        answer = eval(line, names)
-    except pynvml.NVMLError as error:
-        answer = {"refused": error.value}
-    except NameError:
-        answer = {"unknown": line}
-    print(json.dumps(answer, default=plain), flush=True)
-"""
-"""Answers each line, an expression over the names of the real binding, with its value or with NVML's code."""
-
-
-class Reader:
-    """A program that has loaded the driver by its path, as this package does, and the first GPU in `gpu`."""
-
-    def __init__(self, child: subprocess.Popen[str]) -> None:
-        self._child = child
-
-    def ask(self, question: str) -> Any:
-        self.begin(question)
-        return self.answer()
-
-    def begin(self, question: str) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.write(question + "\n")
-        self._child.stdin.flush()
-
-    def answered(self) -> bool:
-        return self._ready(0)
-
-    def _ready(self, seconds: float) -> bool:
-        assert self._child.stdout is not None
-        return bool(select.select([self._child.stdout], [], [], seconds)[0])
-
-    def answer(self) -> Any:
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline() if self._ready(PATIENCE) else ""
-        if not line:
-            self._child.kill()
-            raise AssertionError(f"no answer; {self._child.communicate()[1]}")
-        return json.loads(line)
-
-
-Start = Callable[..., "tuple[FakeNvml, Reader]"]
 
 
 @pytest.fixture
@@ -142,12 +61,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             need(lambda: fake_nvml(without))
             fake = FakeNvml(tmp_path, *gpus, without=without)
             fake.set_lines({"Clock": CLOCK})
-            environment = {name: value for name, value in fake.environment.items() if name != "LD_LIBRARY_PATH"}
-            child = stack.enter_context(started([sys.executable, "-c", PROGRAM], environment))
-            reader = Reader(child)
-            reader.ask("nvmlInit()")
-            reader.ask("(gpu := nvmlDeviceGetHandleByIndex(0)) and None")
-            return fake, reader
+            return fake, stack.enter_context(reading(fake))
 
         yield begin
 

@@ -16,6 +16,22 @@
  * plus 250 per second. The clock is CLOCK_MONOTONIC, or the line "Clock" if there is one. -1 is NVML's "not available",
  * all bits one. A moving number wraps at the width of its type.
  *
+ * A line "Load" moves the power, the energy, the utilization and, if it says so, the memory of a GPU:
+ *
+ *     gpu0.Load 100 700 0.02 random 7 0.3  100 W when idle, 700 W when busy; the counter moves every 0.02 s; busy at a
+ *                                          random level for 0.3 s each, by a hash of the slot of time, 7 and the GPU
+ *     gpu0.Load 100 700 0.02 constant 0.5  always half busy
+ *     gpu0.Load 100 700 0.02 follow PATH   as busy as the file says: for each change a record of three doubles: the
+ *                                          time, the level since then, and the seconds busy until then; a program
+ *                                          locks the file (flock) while it takes the time and appends a record
+ *     gpu0.LoadStamp call                  the time of the energy (field 83) is that of the call, not of the counter
+ *     gpu0.LoadMemory 8000000000           what a busy GPU uses in addition to the line MemoryInfo
+ *
+ * The time is CLOCK_REALTIME or the line "Clock". Power is the mean of the last second (PowerUsage, field 185) or that
+ * of the moment (186). The energy (TotalEnergyConsumption, 83) is exact at the last multiple of the period; 0 is no
+ * period. Utilization is the mean of the last full 167 ms. A line for one of these calls wins over the load.
+ * `load.py` has the same functions.
+ *
  * The file is read again when it is replaced, also during calls. If it cannot be read, the driver is not loaded.
  * FAKE_NVML_CALLS is the path of a file to which each call appends its key.
  */
@@ -29,6 +45,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -266,10 +283,154 @@ static int item(const char **text, u64 *numbers, int most) {
     return 1;
 }
 
+/* ---- load: power and utilization as functions of time ---- */
+
+static const double ORIGIN = 1700000000, WINDOW = 0.167; /* times here are seconds since ORIGIN */
+enum { HALF = 32 };
+
+typedef struct {
+    double base, peak, period; /* watts, watts, seconds */
+    double slot, level;        /* of a random load; of a constant one */
+    u64 seed;
+    int gpu, file, count; /* file: of a load that follows a program, or -1; count: its records */
+    double now;
+} Load;
+typedef struct { double time, level, busy; } Change;
+
+/* The level of a slot of time, 0 to 1. Of each 64 slots, the second half mirrors the first: their sum is known. */
+static double random_level(const Load *l, int64_t slot) {
+    u64 place = (u64)slot % (2 * HALF), mirrored = place >= HALF;
+    u64 z = (u64)(slot - (mirrored ? HALF : 0)) * 0x9E3779B97F4A7C15 + l->seed * 0xD1342543DE82EF95 +
+            (u64)(l->gpu + 1) * 0xA0761D6478BD642F;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9; /* splitmix64 */
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    double level = ((z ^ z >> 31) >> 11) / 9007199254740992.0;
+    return mirrored ? 1 - level : level;
+}
+
+/* The change of level that holds at a time; none is a change to 0. */
+static Change change_at(const Load *l, double time) {
+    Change found = {time, 0, 0}, each;
+    for (int low = 0, high = l->count; low < high;) {
+        int middle = (low + high) / 2;
+        if (pread(l->file, &each, sizeof each, middle * sizeof each) != sizeof each) break;
+        each.time -= ORIGIN;
+        if (each.time <= time) found = each, low = middle + 1;
+        else high = middle;
+    }
+    return found;
+}
+
+static double level_at(const Load *l, double time) {
+    if (l->slot > 0) return random_level(l, floor(time / l->slot));
+    return l->file < 0 ? l->level : change_at(l, time).level;
+}
+
+/* The seconds that the GPU was busy until a time. */
+static double busy_until(const Load *l, double time) {
+    if (l->slot > 0) {
+        int64_t slot = floor(time / l->slot), first = slot - (u64)slot % (2 * HALF);
+        double levels = first / 2;
+        for (int64_t each = first; each < slot; each++) levels += random_level(l, each);
+        return levels * l->slot + random_level(l, slot) * (time - slot * l->slot);
+    }
+    if (l->file < 0) return l->level * time;
+    Change last = change_at(l, time);
+    return last.busy + last.level * (time - last.time);
+}
+
+static u64 milli(const Load *l, double seconds, double busy) {
+    return (long long)(1e3 * (l->base * seconds + (l->peak - l->base) * busy));
+}
+
+static double of_last(const Load *l, double seconds, double until) {
+    return (busy_until(l, until) - busy_until(l, until - seconds)) / seconds;
+}
+
+static double step(double time, double period) { return period > 0 ? floor(time / period) * period : time; }
+
+static const Line *load_line(const Device *d, const char *key) {
+    const Line *found = d && d->part < 0 ? line(COMPOSED("gpu%d.%s", d->gpu, key)) : NULL;
+    return found || !d || d->part >= 0 ? found : line(COMPOSED("gpu.%s", key));
+}
+
+/* Begin to use the load of a device; its file stays locked until `close_load`. */
+static int open_load(const Device *d, Load *l) {
+    const Line *from = load_line(d, "Load");
+    char kind[16], of[256];
+    if (!from) return ABSENT;
+    *l = (Load){.gpu = d->gpu, .file = -1};
+    int words = sscanf(from->value, "%lf %lf %lf %15s %255s %lf", &l->base, &l->peak, &l->period, kind, of, &l->slot);
+    if (words == 6 && !strcmp(kind, "random") && l->slot > 0) {
+        l->seed = strtoull(of, NULL, 0);
+    } else if (words == 5 && !strcmp(kind, "constant")) {
+        l->level = strtod(of, NULL);
+    } else if (words == 5 && !strcmp(kind, "follow") && (l->file = open(of, O_RDONLY | O_CLOEXEC)) >= 0) {
+        struct stat now;
+        flock(l->file, LOCK_SH);
+        fstat(l->file, &now);
+        l->count = now.st_size / sizeof(Change);
+    } else {
+        return INVALID_STATE;
+    }
+    l->now = seconds(CLOCK_REALTIME) - ORIGIN;
+    return SUCCESS;
+}
+
+static void close_load(const Load *l) {
+    if (l->file >= 0) close(l->file);
+}
+
+/* The numbers that a load gives for a call, and their time; ABSENT if it gives none. */
+static int loaded(const Device *d, const char *key, u64 out[2], double *when) {
+    static const char *const keys[] = {"PowerUsage", "FieldValues.185", "FieldValues.186", "UtilizationRates",
+                                       "TotalEnergyConsumption", "FieldValues.83"};
+    size_t call = 0;
+    Load l;
+    while (call < 6 && strcmp(key, keys[call])) call++;
+    int code = call < 6 ? open_load(d, &l) : ABSENT;
+    if (code != SUCCESS) return code;
+    double updated = step(l.now, l.period);
+    *when = ORIGIN + (call < 5 || load_line(d, "LoadStamp") ? l.now : updated);
+    switch (call) {
+    case 0: case 1: out[0] = milli(&l, 1, of_last(&l, 1, l.now)); break;
+    case 2: out[0] = milli(&l, 1, level_at(&l, l.now)); break;
+    case 3:
+        out[0] = lround(100 * of_last(&l, WINDOW, step(l.now, WINDOW)));
+        out[1] = out[0] / 2;
+        break;
+    default: out[0] = milli(&l, updated, busy_until(&l, updated));
+    }
+    close_load(&l);
+    return code;
+}
+
+/* The bytes that the load of a device uses. */
+static u64 loaded_memory(const Device *d) {
+    Load l;
+    double bytes = 0;
+    pthread_mutex_lock(&lock);
+    const Line *most = load_line(d, "LoadMemory");
+    if (most && open_load(d, &l) == SUCCESS) {
+        bytes = strtod(most->value, NULL) * level_at(&l, l.now);
+        close_load(&l);
+    }
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+/* ---- the shapes of calls ---- */
+
 /* A call that hands out numbers: each of `out`, up to NULL, is `width` bytes wide. */
 static int tell(const Device *d, size_t width, void *const *out, const char *key) {
     const char *value;
+    double when;
+    u64 numbers[2];
     int code = begin(d, &value, key);
+    if (code == ABSENT && (code = loaded(d, key, numbers, &when)) == SUCCESS) {
+        for (int i = 0; out[i]; i++) memcpy(out[i], &numbers[i], width);
+        return end(code);
+    }
     for (u64 number; code == SUCCESS && *out; out++) {
         if (!whole(&value, &number)) code = INVALID_STATE;
         else memcpy(*out, &number, width); /* the low bytes: little endian */
@@ -469,13 +630,23 @@ int nvmlDeviceGetGpuFabricInfoV(Device *d, Fabric *f) {
 int nvmlDeviceGetMemoryInfo(Device *d, u64 out[3]) {
     u64 reserved = 0;
     int code = tell(d, 8, OUT(out, &reserved, out + 1, out + 2), "MemoryInfo");
-    if (code == SUCCESS && out[2] != (u64)-1) out[2] += reserved;
+    if (code == SUCCESS && out[2] != (u64)-1) {
+        u64 used = loaded_memory(d);
+        out[1] -= used;
+        out[2] += used + reserved;
+    }
     return code;
 }
 typedef struct { u32 version; u64 total, reserved, free, used; } Memory;
 int nvmlDeviceGetMemoryInfo_v2(Device *d, Memory *m) {
     if (m->version != 0x2000028) return VERSION_MISMATCH;
-    return tell(d, 8, OUT(&m->total, &m->reserved, &m->free, &m->used), "MemoryInfo_v2");
+    int code = tell(d, 8, OUT(&m->total, &m->reserved, &m->free, &m->used), "MemoryInfo_v2");
+    if (code == SUCCESS && m->used != (u64)-1) {
+        u64 used = loaded_memory(d);
+        m->free -= used;
+        m->used += used;
+    }
+    return code;
 }
 
 /* ---- parts: MIG devices ---- */
@@ -603,10 +774,16 @@ int nvmlDeviceGetFieldValues(Device *d, int count, Field *fields) {
     for (Field *f = fields; code == ABSENT && f < fields + count; f++) {
         const char *key = COMPOSED(f->scope ? "FieldValues.%u.%u" : "FieldValues.%u", f->id, f->scope);
         int said = settled(d, key, &value);
-        f->time = seconds(CLOCK_REALTIME) * 1e6;
+        double when = seconds(CLOCK_REALTIME);
+        u64 numbers[2] = {0};
         f->latency = 0;
         f->value.whole = 0;
         if (said == SUCCESS && !typed(&value, &f->type, &f->value)) said = INVALID_STATE;
+        if (said == ABSENT && (said = loaded(d, key, numbers, &when)) == SUCCESS) {
+            f->type = f->id == 83 ? 3 : 1; /* ullong, uint */
+            f->value.whole = numbers[0];
+        }
+        f->time = llround(when * 1e6);
         f->code = said == ABSENT ? NOT_SUPPORTED : said;
     }
     return end_allowed(code);
