@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 
-from tests.benchmarks import fresh, report
+from tests.benchmarks import fresh, report, span_accuracy
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import REFERENCE, calibrate
 
@@ -22,6 +22,7 @@ PARTS = {
     "busy": ("A thread that computes without pause, beside our threads", 35),
     "growth": ("One reading on a crowded machine", 25),
     "spans": ("Starting and ending a span", 10),
+    "span_accuracy": ("Energy of a block of code against the exact one, on a simulated GPU", 60),
     "imports": ("Importing the package where OpenTelemetry is imported already", 30),
     "gpu": ("Eight NVIDIA GPUs of a simulated driver; CPU time without the driver's own", 50),
     "amd": ("Eight AMD GPUs as files", 10),
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m tests.benchmarks",
         description="Measure the package beside its alternatives; status 1 means a bound missed in quiet rounds.",
     )
-    parser.add_argument("--quick", action="store_true", help="less than a minute instead of less than seven")
+    parser.add_argument("--quick", action="store_true", help="less than a minute instead of less than eight")
     parser.add_argument("--seconds", metavar="N", type=_seconds, help="measure for N seconds in all, start-up apart")
     parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to a file")
@@ -80,6 +81,8 @@ def main(arguments: list[str] | None = None) -> int:
         for figure in found[name]:
             change = report.change(figure, before.get((name, *figure.key))) if earlier is not None else ""
             print(report.row(figure, change), flush=True)
+        if name == "span_accuracy":
+            print("", *span_accuracy.table(found[name]), sep="\n", flush=True)
     figures = [figure for part in found.values() for figure in part]
     print()
     for note in report.notes(figures, earlier):
