@@ -170,7 +170,7 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
         raise Missing(f"{recipe.folder}: no {recipe.command[0]} command to build it with: {recipe.compiler}")
     try:
         BUILT.mkdir(parents=True, exist_ok=True)
-        with _lock(BUILT / f"{recipe.folder}.lock", progress):
+        with lock(BUILT / f"{recipe.folder}.lock", progress):
             if not product.exists():
                 if recipe.usually:
                     progress(f"building {recipe.folder}: usually {recipe.usually} on two cores, once")
@@ -246,7 +246,7 @@ def _fingerprint(recipe: Recipe) -> str:
 
 
 @contextmanager
-def _lock(path: Path, progress: Callable[[str], None]) -> Iterator[None]:
+def lock(path: Path, progress: Callable[[str], None]) -> Iterator[None]:
     """Wait for other processes that hold the same lock, which is freed even when this one is killed."""
     import fcntl  # not on Windows, where nothing is built
 

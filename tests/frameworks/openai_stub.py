@@ -1,0 +1,66 @@
+"""A server that answers OpenAI's chat completions after a fixed time, with the same text and usage."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+
+SECONDS = 0.6
+"""How long an answer takes."""
+
+_ANSWER = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "stub",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "four"}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 20, "completion_tokens": 40, "total_tokens": 60},
+}
+
+
+class OpenAiStub:
+    """The server while its block lasts. All other paths answer 404."""
+
+    def __init__(self) -> None:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                is_known = self.path == "/v1/chat/completions"
+                if is_known:
+                    time.sleep(SECONDS)
+                answer = json.dumps(_ANSWER if is_known else {"error": {"message": "unknown"}}).encode()
+                with suppress(ConnectionError):  # the client has ended
+                    self.send_response(200 if is_known else 404)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(answer)))
+                    self.end_headers()
+                    self.wfile.write(answer)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True  # clients keep their connections
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def __enter__(self) -> OpenAiStub:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """The value of `OPENAI_BASE_URL`."""
+        return f"http://127.0.0.1:{self._server.server_port}/v1"

@@ -1,0 +1,16 @@
+"""Spans of MLflow, whose TracerProvider is its own and never the global one."""
+
+import mlflow
+from tests.frameworks.programs.openai_chats import chat
+from tests.frameworks.programs.ours import instrument
+
+if __name__ == "__main__":
+    instrument()
+    mlflow.openai.autolog()
+
+    @mlflow.trace(name="agent")
+    def agent() -> None:
+        chat(2)
+
+    for _ in range(3):
+        agent()

@@ -1,0 +1,98 @@
+"""Virtual environments of the frameworks, kept in the user's cache, and this package beside them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.metadata import requires
+from pathlib import Path
+
+from tests.children import ROOT
+from tests.tools import BUILT, Missing, lock
+
+FOLDER = BUILT / "frameworks"
+OURS = "opentelemetry-instrumentation-hardware"
+
+INSTALL_SECONDS = 1800
+"""Seconds after which an installation counts as hung."""
+
+
+def python_of(minimum: tuple[int, int]) -> Path:
+    """Return this Python, or where it is too old, an installed one of exactly the minimum version.
+
+    Raises:
+        Missing: There is none.
+    """
+    if sys.version_info >= minimum:
+        return Path(sys.executable)
+    name = f"{minimum[0]}.{minimum[1]}"
+    pyenv = Path.home().glob(f".pyenv/versions/{name}.*/bin/python")
+    paths = [shutil.which(f"python{name}"), *sorted(pyenv)]
+    for path in filter(None, paths):
+        answer = subprocess.run([path, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
+        if answer.stdout.strip() == str(minimum):
+            return Path(path)
+    raise Missing(f"it needs Python {name} or newer, and no {name} was found")
+
+
+def environment(packages: Sequence[str], minimum: tuple[int, int], progress: Callable[[str], None]) -> Path:
+    """Return a virtual environment with these packages and what this package depends on, but not this package.
+
+    It is made once for the same packages and Python. To get newer versions, delete its folder.
+
+    Raises:
+        Missing: There is no Python for it, or the installation failed.
+    """
+    python = python_of(minimum)
+    wanted = [*packages, *(each for each in requires(OURS) or () if "extra ==" not in each)]
+    folder = FOLDER / hashlib.sha256("\0".join([str(python.resolve()), *wanted]).encode()).hexdigest()[:16]
+    is_complete = folder / "complete"
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with lock(folder.with_suffix(".lock"), progress):
+        if not is_complete.exists():
+            progress(f"installing {' '.join(packages)}")
+            shutil.rmtree(folder, ignore_errors=True)  # of an installation that was interrupted
+            if uv := _uv():
+                _run([uv, "venv", "--quiet", "--python", str(python), str(folder)])
+            else:
+                _run([str(python), "-m", "venv", str(folder)])
+            _run([*_install(folder / "bin" / "python"), *wanted])
+            is_complete.touch()
+    return folder
+
+
+def install_ours(folder: Path) -> None:
+    """Install this package alone, as it is in the working tree, to a folder for PYTHONPATH."""
+    _run([*_install(Path(sys.executable)), "--no-deps", "--target", str(folder), str(ROOT)])
+
+
+def version_of(environment: Path, package: str) -> str:
+    """Return the version of a package in a virtual environment."""
+    code = f"from importlib.metadata import version; print(version({package!r}))"
+    return _run([str(environment / "bin" / "python"), "-c", code]).strip()
+
+
+def _uv() -> str | None:
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
+def _install(python: Path) -> list[str]:
+    if uv := _uv():
+        return [uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", str(python)]
+    return [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+
+
+def _run(line: list[str]) -> str:
+    with tempfile.TemporaryFile("w+") as errors:
+        try:
+            done = subprocess.run(line, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=INSTALL_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise Missing(f"{' '.join(line[:4])} took more than {INSTALL_SECONDS} s") from None
+        errors.seek(0)
+        if done.returncode:
+            raise Missing(f"{' '.join(line[:4])} failed:\n{errors.read()[-2000:].strip()}")
+    return done.stdout
