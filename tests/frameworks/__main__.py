@@ -1,4 +1,4 @@
-"""Run real frameworks: `python -m tests.frameworks [--only NAME]... [--list] [--write]`.
+"""Run real frameworks: `python -m tests.frameworks [--only NAME]... [--list] [--write] [--verbose]`.
 
 Each framework is installed from the package index into a virtual environment of its own, once. Its program runs without
 this package and with it, and the spans that arrive are compared. The exit status is 1 if a case fails.
@@ -37,7 +37,7 @@ def row_of(case: Case, ours: Path, openai: str, folder: Path) -> Row:
         own = folder / case.name / name
         own.mkdir(parents=True)
         runs.append(run(case, environment, package, openai, own))
-    return Row(case, venvs.version_of(environment, case.packages[0]), *runs, verdict=judge(*runs))
+    return Row(case, venvs.version_of(environment, case.packages[0]), tuple(runs), judge(*runs))
 
 
 def main() -> int:
@@ -46,7 +46,10 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="a case, or a pattern such as 'phoenix-*'")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
     parser.add_argument("--write", action="store_true", help="write docs/frameworks.md")
+    parser.add_argument("--verbose", action="store_true", help="print the standard error of cases that fail")
     arguments = parser.parse_args()
+    if arguments.write and arguments.only:
+        parser.error("--write needs all cases")
     chosen = [case for case in CASES if any(fnmatch.fnmatch(case.name, each) for each in arguments.only or ["*"])]
     if arguments.list:
         print("\n".join(case.name for case in chosen))
@@ -60,6 +63,9 @@ def main() -> int:
             began = time.monotonic()
             rows.append(row_of(case, ours, openai.url, Path(folder)))
             _say(line(rows[-1], time.monotonic() - began))
+            if arguments.verbose and rows[-1].fails:
+                for each in rows[-1].runs[1].errors.splitlines()[-30:]:
+                    _say(f"    | {each[:300]}")
     if arguments.write:
         (ROOT / "docs" / "frameworks.md").write_text(page(rows), encoding="utf-8")
     return int(any(row.fails for row in rows))

@@ -73,19 +73,31 @@ CASES: Final = (
     Case(
         "mlflow",
         f"{BY_CODE}, then `mlflow.trace`",
-        ("mlflow-tracing", "openai"),
+        ("mlflow", "openai"),
         _by_code("mlflow"),
-        environment={"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "{endpoint}/v1/traces"},
+        environment={
+            "MLFLOW_TRACKING_URI": "sqlite:///{folder}/mlflow.db",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "{endpoint}/v1/traces",
+        },
     ),
     Case(
-        "openai",
+        "genai-openai",
         ZERO_CODE,
-        ("opentelemetry-instrumentation-openai-v2", "openai", "opentelemetry-distro"),
+        ("opentelemetry-instrumentation-genai-openai", "openai", "httpx", "opentelemetry-distro"),
+        _zero_code("openai_chats"),
+    ),
+    Case(
+        "openai-v2",
+        ZERO_CODE,
+        (
+            *("opentelemetry-instrumentation-openai-v2", "opentelemetry-distro"),
+            *("openai<3", "opentelemetry-util-genai<1"),  # what its newest version, 2.4b0, works with
+        ),
         _zero_code("openai_chats"),
     ),
     Case(
         "fastapi-httpx",
-        f"{ZERO_CODE} `uvicorn`",
+        "`opentelemetry-instrument uvicorn`",
         (
             *("fastapi", "uvicorn", "httpx", "opentelemetry-distro"),
             *("opentelemetry-instrumentation-fastapi", "opentelemetry-instrumentation-httpx"),
@@ -96,14 +108,14 @@ CASES: Final = (
     ),
     Case(
         "celery-prefork",
-        f"{ZERO_CODE} `celery worker`, prefork",
+        "`opentelemetry-instrument celery worker`, prefork",
         ("celery", "opentelemetry-instrumentation-celery", "opentelemetry-distro"),
         ("opentelemetry-instrument", "celery", "-A", f"{_PROGRAMS}.tasks", "worker", "-c", "2", "--pool=prefork"),
         drive=tasks(6),
     ),
     Case(
         "gunicorn",
-        f"{ZERO_CODE} `gunicorn`, 2 sync workers",
+        "`opentelemetry-instrument gunicorn`, 2 sync workers",
         ("gunicorn", "opentelemetry-distro"),
         ("opentelemetry-instrument", "gunicorn", "-w", "2", "-b", "127.0.0.1:{port}", f"{_PROGRAMS}.wsgi:application"),
         drive=requests("/", clients=2, each=4),
@@ -111,7 +123,7 @@ CASES: Final = (
     Case("torch", ZERO_CODE, ("torch", "numpy", "opentelemetry-distro"), _zero_code("training")),
     Case(
         "after-the-fact",
-        f"{ZERO_CODE}, as vLLM: spans made after the work of a child",
+        f"{ZERO_CODE}; as in vLLM, spans are made after the work of a child",
         ("opentelemetry-distro",),
         _zero_code("after_the_fact"),
         computes=False,

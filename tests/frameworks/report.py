@@ -17,16 +17,14 @@ class Row:
     Attributes:
         case: The case.
         version: The version of its first package.
-        without: The run without this package.
-        beside: The run with it.
+        runs: The run without this package and the one with it.
         verdict: The verdict, or None if it was not run.
         missing: Why it was not run.
     """
 
     case: Case
     version: str = ""
-    without: Run = Run()
-    beside: Run = Run()
+    runs: tuple[Run, ...] = ()
     verdict: Verdict | None = None
     missing: str = ""
 
@@ -46,7 +44,7 @@ class Row:
         """Spans that arrive without and with this package, those with energy, and those with CPU time."""
         if self.verdict is None:
             return "", "", ""
-        arrived = f"{len(self.without.spans)} / {len(self.beside.spans)}"
+        arrived = " / ".join(str(len(run.spans)) for run in self.runs)
         return arrived, str(self.verdict.energy), str(self.verdict.cpu_time)
 
 
@@ -64,13 +62,12 @@ _PAGE = """# Frameworks
 
 <!-- Written by `python -m tests.frameworks --write`. -->
 
-Each program ran twice, without this package and with it, and sent its spans to an OTLP receiver; "spans" are the spans that
-arrived without / with it. The GPU was simulated, with a constant power; the other columns count the spans that have a value
-of those that must have it: `hw.energy` on spans of at least 0.3 s and on local roots, which are spans without a parent in their
-process, and `process.cpu.time` on local roots. `right` means that no span was lost or added, and none of these values was
-missing or wrong. Versions: {versions}.
+Each program ran twice, without this package and with it, and sent its spans to an OTLP receiver. The GPU was simulated,
+with a constant power. `right` means that the same spans arrived, that local roots and all spans of at least 0.3 s had
+the energy of their time, and that local roots had CPU time. A local root is a span without a parent in its process.
+Versions: {versions}.
 
-| framework | version | how it is started | spans | `hw.energy` | `process.cpu.time` | verdict |
+| framework | version | start | spans without / with it | `hw.energy` | `process.cpu.time` | verdict |
 |---|---|---|---|---|---|---|
 """
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-
 from tests import children
 from tests.frameworks.cases import Case
 from tests.frameworks.driving import Driven
@@ -58,37 +57,36 @@ def run(case: Case, environment: Path, ours: Path | None, openai: str, folder: P
         }
         line = [str(environment / "bin" / case.command[0]), *(each.format(**words) for each in case.command[1:])]
         driven = Driven(folder, int(words["port"]), environment / "bin" / "python", children.environment(settings))
-        problem = _to_the_end(case, line, settings, fake, driven, receiver)
-        return Run(receiver.spans(), problem)
+        problem, errors = _to_the_end(case, line, settings, fake, driven, receiver)
+        return Run(receiver.spans(), problem, errors)
 
 
 def _to_the_end(
     case: Case, line: list[str], settings: Mapping[str, str], fake: FakeNvml, driven: Driven, receiver: Receiver
-) -> str:
-    """Run the program, and return how it ended, or nothing if that was in order."""
+) -> tuple[str, str]:
+    """Run the program. Return how it ended, or nothing if that was in order, and its standard error."""
+    problem = ""
     with (
         children.started(line, settings, cwd=driven.folder) as child,
         ThreadPoolExecutor(1) as pool,
         _computing(fake, child.pid, case.computes),
     ):
         ended = pool.submit(child.communicate, timeout=children.PATIENCE)
-        problem = ""
         if case.drive is not None:
             try:
                 case.drive(driven)
+                wait_for(lambda: time.monotonic() - receiver.newest > QUIET, children.PATIENCE, "end of the spans")
             except (AssertionError, OSError, subprocess.SubprocessError) as error:
                 problem = f"{error}; "
-            wait_for(lambda: time.monotonic() - receiver.newest > QUIET, children.PATIENCE, "end of the spans")
             child.terminate()
         try:
-            errors = ended.result()[1]
+            _, errors = ended.result()
         except subprocess.TimeoutExpired:
-            child.kill()
-            return f"{problem}it did not end within {children.PATIENCE:g} s"
+            return f"{problem}it did not end within {children.PATIENCE:g} s", ""
     if problem or (child.returncode and case.drive is None):
         last = (errors.strip().splitlines() or [""])[-1]
         problem += f"exit status {child.returncode}: {last[:300]}"
-    return problem
+    return problem, errors
 
 
 @contextmanager

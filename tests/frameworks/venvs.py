@@ -6,7 +6,6 @@ import hashlib
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import requires
 from pathlib import Path
@@ -31,10 +30,10 @@ def python_of(minimum: tuple[int, int]) -> Path:
         return Path(sys.executable)
     name = f"{minimum[0]}.{minimum[1]}"
     pyenv = Path.home().glob(f".pyenv/versions/{name}.*/bin/python")
-    paths = [shutil.which(f"python{name}"), *sorted(pyenv)]
-    for path in filter(None, paths):
-        answer = subprocess.run([path, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True)
-        if answer.stdout.strip() == str(minimum):
+    for path in filter(None, [shutil.which(f"python{name}"), *map(str, sorted(pyenv))]):
+        # pyenv also has commands for versions that are not installed.
+        line = [path, "-c", "import sys; print(sys.version_info[:2])"]
+        if subprocess.run(line, check=False, capture_output=True, text=True).stdout.strip() == str(minimum):
             return Path(path)
     raise Missing(f"it needs Python {name} or newer, and no {name} was found")
 
@@ -87,12 +86,10 @@ def _install(python: Path) -> list[str]:
 
 
 def _run(line: list[str]) -> str:
-    with tempfile.TemporaryFile("w+") as errors:
-        try:
-            done = subprocess.run(line, stdout=subprocess.PIPE, stderr=errors, text=True, timeout=INSTALL_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise Missing(f"{' '.join(line[:4])} took more than {INSTALL_SECONDS} s") from None
-        errors.seek(0)
-        if done.returncode:
-            raise Missing(f"{' '.join(line[:4])} failed:\n{errors.read()[-2000:].strip()}")
-    return done.stdout
+    what = " ".join(line[:3])
+    try:
+        return subprocess.run(line, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS).stdout
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{what} took more than {INSTALL_SECONDS} s") from None
+    except subprocess.CalledProcessError as error:
+        raise Missing(f"{what} failed: {error.stderr.strip()[-2000:]}") from None

@@ -24,10 +24,12 @@ class Run:
     Attributes:
         spans: The spans that arrived.
         problem: How it ended, if that was not in order.
+        errors: What it printed to standard error.
     """
 
     spans: Sequence[Span] = ()
     problem: str = ""
+    errors: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def judge(without: Run, beside: Run) -> Verdict:
     return Verdict(
         _counted(energy, ENERGY),
         _counted(roots, CPU_TIME),
-        tuple([*_different(without, beside), *_missing(energy, ENERGY), *_wrong(energy), *_missing(roots, CPU_TIME)]),
+        (*_different(without, beside), *_missing(energy, ENERGY), *_wrong(energy), *_missing(roots, CPU_TIME)),
     )
 
 

@@ -8,9 +8,6 @@ if __name__ == "__main__":
     instrument()
     mlflow.openai.autolog()
 
-    @mlflow.trace(name="agent")
-    def agent() -> None:
-        chat(2)
-
+    agent = mlflow.trace(chat, name="agent")
     for _ in range(3):
-        agent()
+        agent(2)

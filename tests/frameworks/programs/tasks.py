@@ -23,7 +23,7 @@ app.conf.broker_transport_options = {
 }
 
 
-@app.task(name="work", ignore_result=True)
+@app.task(name="work", ignore_result=True)  # type: ignore[untyped-decorator] # Celery has no types
 def work(number: int) -> None:
     time.sleep(1.2)
     (FOLDER / f"{number}.done").touch()

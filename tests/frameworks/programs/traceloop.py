@@ -12,15 +12,13 @@ if __name__ == "__main__":
     Traceloop.init(app_name="frameworks")
     chain = ChatPromptTemplate.from_template("How much is {sum}?") | ChatOpenAI(model="stub") | StrOutputParser()
 
-    @task(name="ask")
-    def ask() -> str:
-        return chain.invoke({"sum": "2 + 2"})
+    def ask() -> None:
+        chain.invoke({"sum": "2 + 2"})
 
-    @workflow(name="answer")
     def answer() -> None:
-        ask()
-        ask()
+        for _ in range(2):
+            task(name="ask")(ask)()
 
-    answer()
-    answer()
-    chain.invoke({"sum": "2 + 2"})
+    for _ in range(2):
+        workflow(name="answer")(answer)()
+    ask()
