@@ -28,15 +28,15 @@ _say = partial(print, flush=True)
 
 def row_of(case: Case, ours: Path, openai: str, folder: Path) -> Row:
     """Install the framework of a case, run its program twice, and compare."""
+    runs = []
     try:
         environment = venvs.environment(case.packages, case.python, _say)
+        for name, package in (("without", None), ("with", ours)):
+            own = folder / case.name / name
+            own.mkdir(parents=True)
+            runs.append(run(case, environment, package, openai, own))
     except Missing as missing:
         return Row(case, missing=str(missing))
-    runs = []
-    for name, package in (("without", None), ("with", ours)):
-        own = folder / case.name / name
-        own.mkdir(parents=True)
-        runs.append(run(case, environment, package, openai, own))
     return Row(case, venvs.version_of(environment, case.packages[0]), tuple(runs), judge(*runs))
 
 
@@ -57,7 +57,10 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder, OpenAiStub() as openai:
         ours = Path(folder) / "ours"
-        venvs.install_ours(ours)
+        try:
+            venvs.install_ours(ours)
+        except Missing as missing:
+            parser.error(str(missing))
         _say(HEAD)
         for case in chosen:
             began = time.monotonic()

@@ -65,7 +65,7 @@ CASES: Final = (
     Case(
         "traceloop-langchain",
         f"{BY_CODE}, then `Traceloop.init()`",
-        ("traceloop-sdk", "langchain-openai"),
+        ("traceloop-sdk", "langchain", "langchain-openai"),
         _by_code("traceloop"),
         environment={"TRACELOOP_BASE_URL": "{endpoint}", "TRACELOOP_TELEMETRY": "false"},
     ),

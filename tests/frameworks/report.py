@@ -77,5 +77,6 @@ def page(rows: Sequence[Row]) -> str:
     lines = []
     for row in rows:
         cells = (f"{row.case.name} (`{row.case.packages[0]}`)", row.version, row.case.start, *row.counts, row.words)
-        lines.append(f"| {' | '.join(cell.replace('|', '/').replace('<', '&lt;') for cell in cells)} |\n")
+        texts = (" ".join(cell.split()).replace("|", "\\|").replace("<", "&lt;") for cell in cells)
+        lines.append(f"| {' | '.join(texts)} |\n")
     return _PAGE.format(versions=f"Python {platform.python_version()}, Linux") + "".join(lines)
