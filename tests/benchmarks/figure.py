@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -10,13 +11,16 @@ class Figure(NamedTuple):
 
     Attributes:
         name: What was measured.
-        ours: The number; smaller is better.
+        ours: The number; smaller is better, but where the bound is a minimum.
         unit: Of all numbers of the row.
         alternative: What ours is compared with, if anything.
         beside: The alternative's number; None when the alternative is not installed.
-        bound: The maximum of ours; None if the number is only informative.
+        bound: The maximum or the minimum of ours; None if the number is only informative.
         relative: Whether the bound is a multiple of the alternative's number, not a number in the unit.
         noisy: Whether too few quiet rounds were left to rely on the number.
+        minimum: Whether the bound is a minimum.
+        least: The smallest number of a round; with `most`, shown where there is no alternative.
+        most: The largest number of a round.
     """
 
     name: str
@@ -27,6 +31,14 @@ class Figure(NamedTuple):
     bound: float | None = None
     relative: bool = False
     noisy: bool = False
+    minimum: bool = False
+    least: float | None = None
+    most: float | None = None
+
+    def over(self, rounds: Iterable[float]) -> Figure:
+        """The figure with the smallest and the largest number of its rounds."""
+        numbers = sorted(rounds)
+        return self._replace(least=numbers[0], most=numbers[-1])
 
     @property
     def key(self) -> tuple[str, str]:
@@ -41,7 +53,9 @@ class Figure(NamedTuple):
     def holds(self) -> bool | None:
         """Whether the number is within its bound, be it noisy or not."""
         value = self.ratio if self.relative else self.ours
-        return None if self.bound is None or value is None else value <= self.bound
+        if self.bound is None or value is None:
+            return None
+        return value >= self.bound if self.minimum else value <= self.bound
 
     @property
     def missed(self) -> bool:

@@ -18,7 +18,7 @@ from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import ENOUGH, TOLERANCE
 
 WIDTH = 100
-_COLUMNS = {"what": 28, "ours": 16, "beside": 27, "at most": 7, "holds": 6, "change": 6}
+_COLUMNS = {"what": 28, "ours": 16, "beside": 27, "bound": 7, "holds": 6, "change": 6}
 _PACKAGES = (
     *("opentelemetry-sdk", "opentelemetry-instrumentation-system-metrics", "psutil", "nvidia-ml-py", "nvitop"),
     "openlit",
@@ -41,13 +41,15 @@ def row(figure: Figure, change: str = "") -> str:
     if figure.beside is not None:
         ratio = "" if figure.ratio is None else _ratio(figure.ratio)
         beside = f"{ratio:>6} {figure.alternative} {_number(figure.beside)}"
+    elif figure.least is not None and figure.most is not None:
+        beside = f"{_number(figure.least):>6} to {_number(figure.most)}"
     bound = "" if figure.bound is None else _ratio(figure.bound) if figure.relative else _number(figure.bound)
     holds = {True: "yes", False: "no" if figure.noisy else "MISSED", None: ""}[figure.holds]
     return _line(
         f"  {figure.name}",
         f"{_number(figure.ours):>6} {figure.unit}",
         beside,
-        f"{bound:>7}",
+        f"{'≥' if figure.minimum else ' '}{bound:>6}",
         f"{holds} ~".strip() if figure.noisy else holds,
         change,
     )
@@ -156,7 +158,7 @@ def read(file: Path) -> tuple[dict[str, Any], Earlier]:
         figures = {}
         for part, rows in found["parts"].items():
             for values in rows:
-                figure = Figure(*(values[field] for field in Figure._fields))
+                figure = Figure(**{field: values[field] for field in Figure._fields if field in values})
                 change(figure, figure)
                 figures[(part, *figure.key)] = figure
         found["date"], found["machine"].items(), found["versions"].items()
