@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,13 +16,17 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.trace import Tracer
+from prometheus_client.parser import text_string_to_metric_families
 from tests.children import PATIENCE
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import wait
 
 SHIPPED = sorted(LOCAL.parent.glob("*.yaml"))
-HONEYCOMB, DATADOG, JAEGER = (LOCAL.with_name(f"{name}.yaml") for name in ("honeycomb", "datadog", "jaeger"))
+HONEYCOMB, DATADOG, JAEGER, JOULES = (
+    LOCAL.with_name(f"{name}.yaml") for name in ("honeycomb", "datadog", "jaeger", "joules")
+)
 KEYS = {"HONEYCOMB_API_KEY": "none", "DD_API_KEY": "none"}
 
 
@@ -39,7 +43,7 @@ def test_collector_accepts_the_shipped_configuration(paths: Sequence[Path]) -> N
 
 def test_all_configurations_together_use_no_deprecated_name(tmp_path: Path) -> None:
     need(otelcol)
-    with Collector(tmp_path, LOCAL, HONEYCOMB, DATADOG, JAEGER, environment=KEYS) as collector:
+    with Collector(tmp_path, LOCAL, HONEYCOMB, DATADOG, JAEGER, JOULES, environment=KEYS) as collector:
         # A component's former name still works, with a warning, until a later release drops it.
         assert "deprecated" not in collector.log.read_text()
 
@@ -137,3 +141,44 @@ def test_jaeger_receives_traces_only(tmp_path: Path) -> None:
                 tracers.get_tracer("trial").start_span("step").end()
             wait(lambda: any("resourceSpans" in line for line in far.lines()), PATIENCE, "a span at the far end")
             assert values(far.metrics(), "trial.io") == []
+
+
+def test_joules_are_added_up_by_attributes_of_the_spans(tmp_path: Path) -> None:
+    need(otelcol)
+    with Collector(tmp_path, LOCAL, JOULES) as collector:
+        for joules in (1.5, 0.25):  # two processes of one service
+            with program(collector) as (_, tracers):
+                tracer = tracers.get_tracer("trial")
+                for route in ("/chat", "/embed", "/chat"):
+                    span(tracer, "POST", {"http.route": route, "hw.share.energy": joules, "hw.energy": 9.0})
+                span(tracer, "chat", {"gen_ai.request.model": "small", "hw.share.energy": 2 * joules})
+                span(tracer, "step", {"hw.share.energy": 4 * joules, "train.step.number": 7})
+                span(tracer, "short", {})
+        expected = {
+            ("POST", "/chat", ""): 3.5,
+            ("POST", "/embed", ""): 1.75,
+            ("chat", "", "small"): 3.5,
+            ("step", "", ""): 7.0,
+        }
+        wait(lambda: sums(collector.exposition()) == expected, PATIENCE, collector.exposition)
+        wait(lambda: len(collector.spans()) == 12, PATIENCE, "all spans in the file")
+        assert not any("span.name" in each.attributes for each in collector.spans())
+
+
+def span(tracer: Tracer, name: str, attributes: Mapping[str, str | float]) -> None:
+    tracer.start_span(name, attributes=attributes).end()
+
+
+def sums(page: str) -> dict[tuple[str, str, str], float]:
+    """The joules of the service on a page for Prometheus, by name of the span, route and model."""
+    samples = [
+        sample
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+        if sample.name == "otel_hardware_spans_energy_joules_total"
+    ]
+    assert {sample.labels["service_name"] for sample in samples} <= {"trial"}
+    keys = ("span_name", "http_route", "gen_ai_request_model")
+    found = {tuple(sample.labels.get(key, "") for key in keys): sample.value for sample in samples}
+    assert len(found) == len(samples), page
+    return {(name, route, model): value for (name, route, model), value in found.items()}

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"os"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/connector/signaltometricsconnector"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/fileexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/prometheusexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/healthcheckextension"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/cumulativetodeltaprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/deltatocumulativeprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/resourceprocessor"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/processor/transformprocessor"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/hostmetricsreceiver"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/prometheusreceiver"
 	"go.opentelemetry.io/collector/component"
@@ -19,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/confmap/provider/envprovider"
 	"go.opentelemetry.io/collector/confmap/provider/fileprovider"
 	"go.opentelemetry.io/collector/confmap/provider/yamlprovider"
+	"go.opentelemetry.io/collector/connector"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/debugexporter"
 	"go.opentelemetry.io/collector/exporter/otlpexporter"
@@ -43,7 +47,12 @@ func factories() (otelcol.Factories, error) {
 		memorylimiterprocessor.NewFactory(),
 		batchprocessor.NewFactory(),
 		cumulativetodeltaprocessor.NewFactory(),
+		deltatocumulativeprocessor.NewFactory(),
 		resourceprocessor.NewFactory(),
+		transformprocessor.NewFactory(),
+	)
+	connectors, throughErr := otelcol.MakeFactoryMap[connector.Factory](
+		signaltometricsconnector.NewFactory(),
 	)
 	exporters, outErr := otelcol.MakeFactoryMap[exporter.Factory](
 		debugexporter.NewFactory(),
@@ -58,10 +67,11 @@ func factories() (otelcol.Factories, error) {
 	return otelcol.Factories{
 		Receivers:  receivers,
 		Processors: processors,
+		Connectors: connectors,
 		Exporters:  exporters,
 		Extensions: extensions,
 		Telemetry:  otelconftelemetry.NewFactory(),
-	}, errors.Join(inErr, betweenErr, outErr, besideErr)
+	}, errors.Join(inErr, betweenErr, throughErr, outErr, besideErr)
 }
 
 func main() {
