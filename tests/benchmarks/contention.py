@@ -88,33 +88,40 @@ class Measured(NamedTuple):
     cpu: float
 
 
+Round = Mapping[str, tuple[Measured, float]]
+"""Of each mode, what the program did, and the longer time of the yardstick before and after it."""
+
+
 def figures(seconds: float) -> list[Figure]:
     rounds = min(ROUNDS, max(1, round(seconds / _SHORTEST / (1 + len(MODES)))))
     length = max(0.5, seconds / rounds / (1 + len(MODES)) - _START)
-    best, taken = reference(), []
+    taken: list[Round] = []
     with Sink() as sink:
         for number in range(rounds):
-            sticks, found = [yardstick()], {}
+            before, found = yardstick(), {}
             for name in _rotated([_WITHOUT, *MODES], number):
                 values = fresh.call(f"{__name__}:measured", name, 3 * length / 7, 4 * length / 7, sink.environment())
-                found[name] = Measured(*values)
-                sticks.append(yardstick())
-            best = min(best, *sticks)
-            taken.append((sticks, found))
-    quiet = [found for sticks, found in taken if not slow(sticks, best)]
-    noisy = len(quiet) < max(ENOUGH, rounds / 2)
-    used = quiet if len(quiet) >= ENOUGH else [found for _, found in taken]
-    return [figure._replace(noisy=noisy) for name in MODES for figure in _of(name, used)]
+                after = yardstick()
+                found[name] = (Measured(*values), max(before, after))
+                before = after
+            taken.append(found)
+    best = min(reference(), *(stick for found in taken for _, stick in found.values()))
+    return [figure for name in MODES for figure in _of(name, taken, best)]
 
 
-def _of(name: str, rounds: Sequence[Mapping[str, Measured]]) -> list[Figure]:
+def _of(name: str, rounds: Sequence[Round], best: float) -> list[Figure]:
+    """The figures of a mode. A round is quiet if it was so for this mode and for the program without the package."""
     mode = MODES[name]
-    requests = [found[name].throughput / found[_WITHOUT].throughput for found in rounds]
-    cpu = [found[name].cpu / found[_WITHOUT].cpu for found in rounds]
-    return [
+    quiet = [found for found in rounds if not slow((found[name][1], found[_WITHOUT][1]), best)]
+    noisy = len(quiet) < max(ENOUGH, len(rounds) / 2)
+    pairs = [(found[name][0], found[_WITHOUT][0]) for found in (quiet if len(quiet) >= ENOUGH else rounds)]
+    requests = [ours.throughput / without.throughput for ours, without in pairs]
+    cpu = [ours.cpu / without.cpu for ours, without in pairs]
+    figures = [
         Figure(f"requests/s, {name}", statistics.median(requests), "x", bound=mode.least, minimum=True).over(requests),
         Figure(f"CPU/request, {name}", statistics.median(cpu), "x", bound=mode.most).over(cpu),
     ]
+    return [figure._replace(noisy=noisy) for figure in figures]
 
 
 def _rotated(names: list[str], number: int) -> list[str]:
