@@ -5,12 +5,19 @@ Run ``opentelemetry-instrument python app.py``, or::
     from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
     HardwareInstrumentor().instrument()
+
+What a block of code used::
+
+    with measure() as m:
+        train_one_epoch()
+    print(m.energy, m.gpu_time, m.cpu_time)
 """
 
 TYPE_CHECKING = False  # as typing has it
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
     from opentelemetry.instrumentation.hardware.settings import Config
+    from opentelemetry.instrumentation.hardware.spans.measure import Measurement, measure
     from opentelemetry.instrumentation.hardware.spans.processor import HardwareSpanProcessor
     from opentelemetry.instrumentation.hardware.version import __version__
 else:
@@ -23,6 +30,8 @@ else:
             "Config": "settings",
             "HardwareInstrumentor": "instrumentor",
             "HardwareSpanProcessor": "spans.processor",
+            "Measurement": "spans.measure",
+            "measure": "spans.measure",
             "__version__": "version",
         }
         if name not in places:
@@ -33,4 +42,11 @@ else:
         return sorted({*globals(), *__all__})
 
 
-__all__ = ["Config", "HardwareInstrumentor", "HardwareSpanProcessor", "__version__"]
+__all__ = [
+    "Config",
+    "HardwareInstrumentor",
+    "HardwareSpanProcessor",
+    "Measurement",
+    "__version__",
+    "measure",
+]

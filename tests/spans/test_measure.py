@@ -1,0 +1,52 @@
+"""measure(): a block of code beside a simulated GPU, nested, in threads and in a forked child."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import command, run
+from tests.tools import fake_nvml, need
+
+WATTS = 250.0
+
+
+def printed(*line: object) -> dict[str, Any]:
+    outcome = run(command("measured", *map(str, line)))
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stderr == ""
+    found: dict[str, Any] = json.loads(outcome.stdout)
+    return found
+
+
+def test_block_has_energy_gpu_time_and_cpu_time_of_its_time(tmp_path: Path) -> None:
+    need(fake_nvml)
+    found = printed(tmp_path)
+    for name in ("first", "outer", "inner", "thread 0", "thread 1", "failed", "child"):
+        block = found[name]
+        assert abs(block["energy"] - WATTS * block["seconds"]) < 0.05 * WATTS + 0.02 * block["energy"], (name, block)
+        assert block["gpu_time"] == pytest.approx(0.4 * block["seconds"], rel=0.2), name
+        assert block["gpu_memory_peak"] > 2**30
+        assert 0.0 <= block["uncertainty"] < block["energy"]
+    assert found["outer"]["energy"] > found["inner"]["energy"]
+    assert found["first"]["cpu_time"] == pytest.approx(0.3, abs=0.1)
+
+
+def test_block_without_a_gpu_has_cpu_time() -> None:
+    found = printed()
+    assert found["first"]["cpu_time"] == pytest.approx(0.3, abs=0.1)
+    assert found["first"]["energy"] is None
+    assert found["first"]["gpu_time"] is None
+
+
+def test_nothing_is_read_between_blocks(tmp_path: Path) -> None:
+    need(fake_nvml)
+    assert printed(tmp_path)["calls between blocks"] == 0
+
+
+def test_import_needs_no_sdk() -> None:
+    program = "import sys; from opentelemetry.instrumentation.hardware import measure; print('grpc' in sys.modules)"
+    assert run([sys.executable, "-c", program]).stdout == "False\n"
