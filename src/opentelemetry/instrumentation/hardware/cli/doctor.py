@@ -24,6 +24,7 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 HELP = "check sources, settings and export, and show what to do"
 
@@ -178,9 +179,42 @@ def _sources(config: Config) -> tuple[list[Finding], dict[str, dict[str, int]]]:
                 findings.append(Finding("sources", "wrong", name, "cannot be loaded; a note below has the reason"))
             elif not parts:
                 findings.append(Finding("sources", "off", name, "turned off by SOURCES"))
+        findings += _spans(session, config)
     finally:
         session.close()
     return findings, series
+
+
+def _spans(session: Session, config: Config) -> Iterator[Finding]:
+    """Say which attributes the spans of a program will have on this machine, and why others will be missing."""
+    from opentelemetry.instrumentation.hardware import catalog as c
+    from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+
+    if config.spans == "off":
+        yield Finding("spans", "ok", "will have", "nothing, because OTEL_PYTHON_HARDWARE_SPANS=off")
+        return
+    sources = [runner.source for runner in session.runners if isinstance(runner.source, AcceleratorSource)]
+    found = {
+        series.metric
+        for runner in session.runners
+        if isinstance(runner.source, AcceleratorSource)
+        for series, _ in runner.points(session.clock())
+    }
+    yield Finding("spans", "ok", "will have", c.SPAN_CPU_TIME.name)
+    present = {
+        c.HW_ENERGY: f"{c.SPAN_ENERGY.name}, {c.SPAN_SHARE_ENERGY.name}",
+        c.HW_GPU_TIME: c.SPAN_GPU_TIME.name,
+        c.HW_GPU_MEMORY_USAGE: c.SPAN_GPU_MEMORY_PEAK.name,
+    }
+    has = [names for metric, names in present.items() if metric in found]
+    if has:
+        yield Finding("spans", "ok", "will have", f"{', '.join(has)} of the accelerators that the program uses")
+    if any(not source.program.on_host for source in sources):
+        text = "if the driver names PIDs that are not visible here, all visible accelerators count as used, and "
+        yield Finding("spans", "ok", "in a container", f"{text}{c.SPAN_DEVICES.name} is visible")
+    if c.HW_ENERGY not in found:
+        reason = "their driver reports neither energy nor power" if found else "no accelerator is reported here"
+        yield Finding("spans", "ok", "will not have", f"{c.SPAN_ENERGY.name}, because {reason}")
 
 
 def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:

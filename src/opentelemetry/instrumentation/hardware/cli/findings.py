@@ -15,7 +15,7 @@ class Finding(NamedTuple):
     """The result of one check.
 
     Attributes:
-        part: Sources, settings, zero code, export or compare.
+        part: Sources, spans, settings, zero code, export or compare.
         state: Ok; note for information; wrong for what has to be corrected; default for a setting that has its default,
             off for a source that a setting turns off, and absent for one that this machine does not have.
         subject: What was checked.
@@ -62,6 +62,7 @@ def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool
     sections = {
         "": wrong,
         "sources": [*_of(findings, "ok", "sources"), *_missing(findings, everything)],
+        "spans": _of(findings, "ok", "spans"),
         "notes": [finding for finding in findings if finding.state == "note"],
         "settings": _of(findings, "ok", "settings"),
         "export": [*_of(findings, "ok", "zero code"), *_of(findings, "ok", "export"), *_of(findings, "ok", "compare")],
