@@ -130,7 +130,7 @@ def test_instant_before_the_first_reading_is_extrapolated_and_its_bound_grows() 
     assert later is not None
     assert found.energy == pytest.approx(joules(104.0) - joules(99.5), rel=0.05)
     assert found.bound >= abs(found.energy - joules(104.0) + joules(99.5))
-    assert found.bound > later.bound + 0.4 * 100.0
+    assert found.bound > later.bound + 0.4 * 50.0
 
 
 @pytest.mark.parametrize("step", [0.1, 0.02])
@@ -332,15 +332,17 @@ def test_readings_are_frequent_while_a_span_is_open() -> None:
     assert demand.due(0.1, 100.0, 0.001) == 101.0
 
 
-def test_start_of_a_span_wants_a_reading_if_the_newest_is_not_fresh() -> None:
+def test_start_of_a_span_wants_one_reading_if_the_newest_is_not_fresh() -> None:
     demand = Demand()
     demand.is_tracing = True
-    demand.newest = 100.0
+    demand.ready = demand.rested(100.0, 0.0001)
     assert not demand.begin(1, 100.01)
     assert demand.begin(2, 100.05)
-    assert demand.due(0.1, 100.0, 0.0) == pytest.approx(100.05)
-    demand.begin(3, 100.051)
-    assert demand.due(0.1, 100.05, 0.0) == pytest.approx(100.07), "at most 50 per second"
+    assert demand.due(0.1, 100.0, 0.0001) == pytest.approx(100.05)
+    assert not demand.begin(3, 100.051), "it is wanted already"
+    demand.ready = demand.rested(100.05, 0.0001)
+    assert not demand.begin(4, 100.06), "at most 50 per second"
+    assert demand.begin(5, 100.08)
 
 
 def test_readings_that_take_long_are_seldom() -> None:
@@ -348,4 +350,6 @@ def test_readings_that_take_long_are_seldom() -> None:
     demand = Demand()
     demand.is_tracing = True
     demand.begin(1, 100.0)
-    assert demand.due(0.1, 100.0, 0.015) == pytest.approx(100.3)
+    assert demand.due(0.1, 100.0, 0.010) == pytest.approx(100.5)
+    demand.ready = demand.rested(100.0, 0.010)
+    assert not demand.begin(2, 100.4)

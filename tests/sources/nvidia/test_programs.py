@@ -17,8 +17,10 @@ from tests import children
 from tests.programs.journal import Export, exports, parsed
 from tests.sources.nvidia_gpus import OUTERMOST
 from tests.tools import Missing, fake_nvml, need, nvitop
-from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, refused
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, moving, refused
 from tests.waiting import wait_for
+
+from opentelemetry.instrumentation.hardware import catalog as c
 
 GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
 
@@ -560,3 +562,33 @@ def test_memory_of_a_mig_instance_in_a_container_is_attributed_likewise(
     fake = machine(tmp_path, mig(h100(), 0, {0: (7, 0), 1: (8, 0)}))
     report = contained(tmp_path / "dev", fake, OWN_PROC, "program", {"gpu0.mig1": [(name, 7)]})
     assert [value for metric, value in report["used"] if metric == "process.gpu.memory.usage"] == memory
+
+
+@pytest.mark.parametrize("mode", ["process", "agent"])
+@pytest.mark.parametrize(("holds", "cuda", "devices"), [(True, "0,1", 2), (True, "1", 1), (False, "0,1", 0)])
+def test_spans_in_a_container_have_the_energy_of_the_visible_gpus(
+    tmp_path: Path, namespaces: None, mode: str, holds: bool, cuda: str, devices: int
+) -> None:
+    """The driver names PIDs that the program cannot see, which is usual in Docker and Kubernetes."""
+    fake = FakeNvml(
+        tmp_path,
+        *(
+            {
+                **h100(index),
+                "FieldValues.83": f"ullong {moving(5_000_000, 250_000.0)}",
+                "ComputeRunningProcesses": listed((ABSENT, 700 * MIB)),
+            }
+            for index in range(2)
+        ),
+    )
+    line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    (tmp_path / "dev").mkdir()
+    line += ["sh", "-c", CONTAINER, "sh", str(tmp_path / "dev")]
+    program = children.command("hidden_spans", mode, *(["/dev/nvidia-uvm"] if holds else []))
+    env = {"OTEL_METRICS_EXPORTER": "none", "CUDA_VISIBLE_DEVICES": cuda, **fake.environment}
+    outcome = children.run([*line, *program], env)
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(outcome.stdout)
+    assert found.get(c.SPAN_DEVICES.name) == ("visible" if devices else None)
+    assert found.get(c.SPAN_ENERGY.name, 0.0) == pytest.approx(devices * 500.0, rel=0.1)
+    assert c.SPAN_CPU_TIME.name in found

@@ -31,6 +31,7 @@ from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.spans.recorder import Readings, SpanRecorder
+    from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _LOG = logging.getLogger(__name__)
 
@@ -140,7 +141,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     return
             if session is None:
                 session = self._new_session(provider, config)
-                self._record_spans(session, provider)
+                session.collector.shares = self._record_spans(session, provider)
             self._start(provider, session)
         except Exception as error:
             self._fail(error)
@@ -178,10 +179,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         session.has_reader = self._has_reader
         session.start(self._after_reading)
 
-    def _record_spans(self, session: Readings, provider: MeterProvider) -> None:
-        """Measure the spans of this process, unless that is switched off."""
+    def _record_spans(self, session: Readings, provider: MeterProvider) -> Shares | None:
+        """Measure the spans of this process, unless that is switched off. Returns their shares."""
         if session.config.spans == "off":
-            return
+            return None
         from opentelemetry.instrumentation.hardware.spans.processor import spans_only  # it imports the SDK
         from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 
@@ -189,8 +190,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self._recorder = SpanRecorder(spans_only)
         self._recorder.open(session, provider)
         self._recorder.watch()
-        if isinstance(session, Session):
-            session.collector.shares = self._recorder.shares
+        return self._recorder.shares
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
         """Start an agent, which reports instead of this process. Returns False if no agent can."""
@@ -204,7 +204,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     self._agent = None
                     try:
                         session = self._new_session(provider, config)
-                        self._record_spans(session, provider)
+                        session.collector.shares = self._record_spans(session, provider)
                         self._start(provider, session)
                     except Exception as error:
                         self._fail(error)

@@ -46,7 +46,10 @@ _LOOKS = 30
 """Readings at which spans look for the devices that the program uses, before only slow readings do."""
 
 _LOOK_INTERVAL = 2.0
-"""Seconds between them."""
+"""Seconds between them, after the first ones."""
+
+_FIRST_LOOK = 0.25
+"""Seconds between the first two; each of the next pauses is longer by as much."""
 
 _WHOLE = 1.0
 """Seconds between two readings of all that spans need. Those in between are of what changes quickly."""
@@ -265,6 +268,8 @@ class SourceRunner:
             self._counted = now
         if slow or self._is_slow_due(self.slow, now):
             errors += self.slow.add(self._clock(), source.read_slow())
+            if self.ledger is not None:
+                self.ledger.use(source.used_devices, source.is_use_known)
         self._learn(source)
         self.duration = self._clock() - now
         if errors:
@@ -277,14 +282,19 @@ class SourceRunner:
         self._backoff.succeed()
 
     def _read_spans(self, source: Source | None, points: Iterable[Point] = ()) -> None:
-        """Add a reading to the ledger: of what spans need, or the usual points if the source has no other."""
+        """Add a reading to the ledger: of what spans need, or the usual points if the source has no other.
+
+        The first one is made also without a provider, so that the first span begins between two readings.
+        """
         ledger, now = self.ledger, self._clock()
-        if source is None or ledger is None or not self._demand.is_tracing:
+        is_wanted = self._demand.is_tracing or self._read_whole == -inf
+        if source is None or ledger is None or not is_wanted:
             return
         if not self._span_interval:
             ledger.add(points)
         else:
-            if self._looks < _LOOKS and not source.used_devices and now - self._looked >= _LOOK_INTERVAL:
+            pause = min(_LOOK_INTERVAL, _FIRST_LOOK * self._looks)
+            if self._looks < _LOOKS and not source.used_devices and now - self._looked >= pause:
                 self._looked = now
                 self._looks += 1
                 source.look_for_use()
@@ -294,7 +304,7 @@ class SourceRunner:
             self._read_whole = now if is_whole else self._read_whole
             self._span_duration = self._clock() - now
             if self.reads_for_each_span:
-                self._demand.newest = now
+                self._demand.ready = self._demand.rested(now, self._span_duration)
         ledger.use(source.used_devices, source.is_use_known)
 
     @property

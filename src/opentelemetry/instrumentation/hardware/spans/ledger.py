@@ -34,7 +34,7 @@ _PERIOD: Final = 1.0
 _FRESH: Final = 0.02
 """Seconds. A span that starts so soon after a reading causes none."""
 
-_REST: Final = 20.0
+_REST: Final = 50.0
 """Least time between two readings, as a multiple of the duration of the last one. Each call of a driver takes the
 interpreter lock from a program whose threads compete for it, and waits for it."""
 
@@ -76,7 +76,7 @@ class Demand:
             monotonic seconds.
 
     Attributes:
-        newest: When the devices in use were read last, in monotonic seconds.
+        ready: From when on the start of a span may cause a reading, in monotonic seconds.
         poll: Seconds after which :meth:`due` must be asked again, because nothing wakes the thread that reads.
     """
 
@@ -85,7 +85,7 @@ class Demand:
     def __init__(self, memory: MutableSequence[float] | memoryview[float] | None = None) -> None:
         self._memory = [0.0, 0.0, -inf] if memory is None else memory
         self._open: set[int] = set()
-        self.newest = -inf
+        self.ready = -inf
 
     @property
     def is_tracing(self) -> bool:
@@ -100,8 +100,9 @@ class Demand:
         """Record that a span started. Returns whether a reading is wanted at once. No lock, no wait."""
         self._open.add(key)
         self._memory[OPEN] = 1.0
-        if now - self.newest < _FRESH:
+        if now < self.ready:
             return False
+        self.ready = inf  # until it is made
         self._memory[ASKED] = now
         return True
 
@@ -124,8 +125,13 @@ class Demand:
         due = last + (interval if self._memory[OPEN] else max(interval, _PERIOD))
         asked = self._memory[ASKED]
         if interval < _PERIOD and asked > last:
-            due = min(due, max(asked, last + _FRESH))
-        return max(due, last + _REST * duration)
+            due = min(due, asked)
+        return max(due, self.rested(last, duration))
+
+    @staticmethod
+    def rested(last: float, duration: float) -> float:
+        """Return the earliest time of the next reading after one that began at ``last`` and took so long."""
+        return last + max(_FRESH, _REST * duration)
 
     def room(self) -> Rows:
         """Return empty rows."""

@@ -271,11 +271,12 @@ class SpanRecorder:
             return
         session.demand.end(id(opened))
         begin, values = span.start_time, {}
-        end = time.time_ns() if end_time is None else end_time
+        now = time.time_ns()
+        end = now if end_time is None else end_time
         is_kept = begin is not None and self._filter.is_long(span, end - begin) and self._filter.accepts(span)
         if is_kept:
             cpu_time = None
-            if opened.cpu_time is not None and end_time is None:
+            if opened.cpu_time is not None and now - end < _LATE:
                 cpu_time = time.process_time() - opened.cpu_time
             values = measured(session.span_rows, begin / 1e9, end / 1e9, cpu_time)
         if shares is not None and session.has_accelerators:

@@ -160,7 +160,7 @@ class Rows:
     def _see(self, rate: float, elapsed: float) -> None:
         """Extend the range of rates. It shrinks with time to the current one."""
         if self._high != self._high:
-            self._low, self._high = 0.0, rate
+            self._low, self._high = rate / 2, rate
         elif elapsed >= _SHORTEST and rate == rate:  # noqa: PLR0124 - not NaN
             fade = exp(-elapsed / _FADING)
             self._low = min(rate, rate + (self._low - rate) * fade)

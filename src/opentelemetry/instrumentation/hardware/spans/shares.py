@@ -131,7 +131,8 @@ class Shares:
         """Begin the share of a span. One that a signal handler or a finalizer begins in the middle of this has none."""
         if sys.is_finalizing() or self._lock._is_owned():
             return
-        with self._lock:
+        self._acquire()
+        try:
             now = self._advance()
             parent = None if parent_id is None else self._open.get(parent_id)
             if parent is not None:
@@ -140,6 +141,16 @@ class Shares:
                 parent.children += 1
             share = self._open[span_id] = Share(parent, now)
             self._become_leaf(share)
+        finally:
+            self._lock.release()
+
+    def _acquire(self) -> None:
+        """Take the lock. A blocking lock is handed to a thread that waits for the interpreter lock as well.
+
+        Then each thread of a program that computes without pause would wait for it at every span.
+        """
+        while not self._lock.acquire(blocking=False):
+            time.sleep(0.0)
 
     def end(self, span_id: int, energy: float | None = None, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
         """End the share of a span.
@@ -159,9 +170,12 @@ class Shares:
         if self._lock._is_owned():
             self._lost.append(span_id)
             return None
-        with self._lock:
+        self._acquire()
+        try:
             self._advance()
             return self._end(span_id, energy, tokens, is_kept)
+        finally:
+            self._lock.release()
 
     def _end(self, span_id: int, energy: float | None, tokens: float, is_kept: bool) -> Share | None:
         share = self._open.pop(span_id, None)
@@ -193,12 +207,15 @@ class Shares:
         """Take over the energy up to now. Called by our threads."""
         if self._pid != os.getpid():
             return
-        with self._lock:
+        self._acquire()
+        try:
             self._advance()
             pending = sum(share.energy for share in self._open.values())
             pending += sum(slot.open * slot.power for slot in self._slots)
             used = self._joules(self._slots[-1].end)
             self.unattributed = max(self.unattributed, used - self._claimed - pending)
+        finally:
+            self._lock.release()
 
     @property
     def has_energy(self) -> bool:
