@@ -5,8 +5,8 @@ Usage:
     curl -s 'http://127.0.0.1:16686/api/v3/traces?...' | python examples/cost.py
 
 The file is what a Collector writes, the address is Jaeger's query API. Numbers are means per span. Spans without
-hardware attributes, such as short ones, are left out, and a value that one of the spans lacks is "-". Joules per token
-are from the share, if there is one.
+hardware attributes, such as short ones, are left out, and a value that one of the spans lacks is "-". Joules per 1,000
+tokens are from the share, if there is one.
 """
 
 import fileinput
@@ -21,11 +21,14 @@ COLUMNS = {
     "share J": "hw.share.energy",
     "GPU s": "hw.gpu.time",
     "CPU J": "hw.cpu.energy",
-    "CPU s": "process.tree.cpu.time",
+    "CPU s": "process.cpu.time",
     "tokens": "tokens",
 }
 TOKENS = ("gen_ai.usage.output_tokens", "train.tokens")
-ROW = "{:24}{:>6}" + "{:>10}" * (len(COLUMNS) + 2)
+ROW = "{:24}{:>6}" + "{:>10}" * len(COLUMNS) + "{:>13}{:>10}"
+
+SHORTEST = 0.1
+"""Seconds of a span for which readings are close enough."""
 
 Values = dict[str, float]
 
@@ -55,7 +58,7 @@ def row(name: str, group: list[Values]) -> str:
     means = [f"{totals[key] / len(group):.4g}" if key in totals else "-" for key in COLUMNS.values()]
     energy = next((totals[key] for key in ("hw.share.energy", "hw.energy", "hw.cpu.energy") if key in totals), None)
     tokens = totals.get("tokens")
-    per = [f"{energy / tokens:.3g}", f"{tokens / energy:.3g}"] if energy and tokens else ["-", "-"]
+    per = [f"{1000 * energy / tokens:.3g}", f"{tokens / energy:.3g}"] if energy and tokens else ["-", "-"]
     return ROW.format(name[:23], len(group), *means, *per)
 
 
@@ -64,8 +67,8 @@ if __name__ == "__main__":
     with fileinput.input(encoding="utf-8") as lines:
         for each in spans(lines):
             numbers = values(each)
-            if "hw.energy" in numbers:
+            if "process.cpu.time" in numbers and numbers["seconds"] >= SHORTEST:
                 groups[each["name"]].append(numbers)
-    print(ROW.format("span", "count", *COLUMNS, "J/token", "tokens/J"))
+    print(ROW.format("span", "count", *COLUMNS, "J/1k-tokens", "tokens/J"))
     for name in sorted(groups):
-        print(row(name, groups[name]))
+        print(row(name, [each for each in groups[name] if "hw.energy" in each] or groups[name]))

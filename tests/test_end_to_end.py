@@ -241,6 +241,7 @@ OPTIONAL = {
     c.SYSTEM_NETWORK_ERRORS: "a network namespace without a route",
     c.SYSTEM_PRESSURE_TIME: "a kernel without CONFIG_PSI",
     c.HW_HOST_ENERGY: "no readable powercap",
+    c.SPAN_ENERGY_BY_OPERATION: "the program has no spans",
     c.HW_NETWORK_IO: "no InfiniBand",
     c.HW_NETWORK_UP: "no InfiniBand",
     c.CONTAINER_CPU_TIME: "not in a container",

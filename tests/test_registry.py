@@ -61,7 +61,7 @@ def test_metrics_have_the_fields_of_the_format() -> None:
     for group in parsed("metrics")["groups"]:
         assert group.keys() - {"attributes"} == METRIC
         assert (group["id"], group["type"]) == (f"metric.{group['metric_name']}", "metric")
-        assert group["instrument"] in ("counter", "updowncounter", "gauge")
+        assert group["instrument"] in ("counter", "updowncounter", "gauge", "histogram")
         assert all(reference.keys() == {"ref"} for reference in group.get("attributes", ()))
 
 

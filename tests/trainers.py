@@ -104,7 +104,7 @@ def _wrong(spans: Spans) -> Iterator[str]:
     for span in spans:
         if span["seconds"] is None:
             yield f"{span['name']} is not ended"
-        elif span["seconds"] >= LONG and "process.tree.cpu.time" not in span["attributes"]:
+        elif span["seconds"] >= LONG and "process.cpu.time" not in span["attributes"]:
             yield f"{span['name']} of {span['seconds']:.2f} s has only {span['attributes']}"
     for name in ("train.epoch", "train.step"):
         numbers = [span["attributes"][f"{name}.number"] for span in spans if span["name"] == name]

@@ -72,10 +72,10 @@ class Mode(NamedTuple):
 
 
 MODES = {
-    "no GPU": Mode(0.98, 1.02, values="process.tree.cpu.time"),
+    "no GPU": Mode(0.98, 1.02, values="process.cpu.time"),
     "1 of 8 GPUs": Mode(0.98, 1.02, 8, 1, values="hw.energy"),
     "8 of 8 GPUs": Mode(0.97, 1.02, 8, 8, values="hw.energy"),
-    "agent": Mode(0.99, 1.02, settings={"MODE": "agent"}, values="process.tree.cpu.time"),
+    "agent": Mode(0.99, 1.02, settings={"MODE": "agent"}, values="process.cpu.time"),
     "spans off": Mode(0.98, 1.02, settings={"SPANS": "off"}),
 }
 _WITHOUT = "without"

@@ -17,7 +17,8 @@ from opentelemetry import trace
 
 def span(name: str, parent: str = "", seconds: float = 1.0, error: float = 0.0) -> Span:
     """A span with the values that it must have, and an error of its energy in joules."""
-    numbers = {"hw.energy": WATTS * seconds + error, **({} if parent else {"process.cpu.time": 0.5})}
+    numbers = {"hw.energy": WATTS * seconds + error, "hw.uncertainty.energy": 25.0}
+    numbers |= {} if parent else {"process.cpu.time": 0.5}
     return Span(name, parent, seconds, not parent, numbers)
 
 
@@ -52,16 +53,17 @@ def test_missing_values_are_reported() -> None:
     assert (str(verdict.energy), str(verdict.cpu_time)) == ("0 of 2", "0 of 1")
 
 
-@pytest.mark.parametrize("seconds", [0.2, 1.0])
+@pytest.mark.parametrize("seconds", [0.3, 1.0])
 def test_wrong_energy_is_reported(seconds: float) -> None:
     found = [span("agent", seconds=seconds, error=joules) for joules in (-20, 20, 60)]
     (problem,) = judge(plain(*found), Run(found)).problems
     assert problem == f"hw.energy of agent is {WATTS * seconds + 60:.0f} J instead of {WATTS * seconds:.0f} J"
 
 
-def test_short_local_root_must_have_values() -> None:
+def test_short_local_root_must_have_cpu_time_and_no_energy() -> None:
     short = Span("cache", "", 0.01, True)
-    assert judge(plain(short), Run([short])).energy == Counted(0, 1)
+    verdict = judge(plain(short), Run([short]))
+    assert (verdict.energy, verdict.cpu_time) == (Counted(0, 0), Counted(0, 1))
 
 
 def test_program_that_fails_is_reported() -> None:

@@ -12,9 +12,9 @@ WATTS = 250.0
 """The power of the simulated GPU, which is constant."""
 
 LEAST_SECONDS = 0.3
-"""Shorter spans need no energy, except local roots."""
+"""Shorter spans need no energy."""
 
-ENERGY, CPU_TIME, INTERVAL = "hw.energy", "process.cpu.time", "hw.sampling.interval"
+ENERGY, CPU_TIME, BOUND = "hw.energy", "process.cpu.time", "hw.uncertainty.energy"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Verdict:
 
 def judge(without: Run, beside: Run) -> Verdict:
     """Compare the run without this package with the one beside it, whose spans must have values."""
-    energy = [span for span in beside.spans if span.is_local_root or span.seconds >= LEAST_SECONDS]
+    energy = [span for span in beside.spans if span.seconds >= LEAST_SECONDS]
     roots = [span for span in beside.spans if span.is_local_root]
     return Verdict(
         _counted(energy, ENERGY),
@@ -92,10 +92,10 @@ def _missing(spans: Sequence[Span], attribute: str) -> Iterator[str]:
 
 
 def _wrong(spans: Sequence[Span]) -> Iterator[str]:
-    """An energy must be that of the span's time, within the resolution that the span states."""
+    """An energy must be that of the span's time, within the bound that the span states."""
     for span in spans:
         expected, found = WATTS * span.seconds, span.numbers.get(ENERGY)
-        bound = 0.05 * expected + WATTS * max(span.numbers.get(INTERVAL, 0.0), 0.1)
+        bound = 0.05 * expected + span.numbers.get(BOUND, 0.0)
         if found is not None and abs(found - expected) > bound:
             yield f"{ENERGY} of {span.name} is {found:.0f} J instead of {expected:.0f} J"
 

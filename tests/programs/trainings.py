@@ -65,7 +65,7 @@ def report(trainings: dict[str, Callable[[], object]]) -> None:
 
     def has_values() -> bool:
         tracer.start_span("warm-up", start_time=time.time_ns() - 10**9).end()
-        return "process.tree.cpu.time" in (started.spans[-1].attributes or {})
+        return "process.cpu.time" in (started.spans[-1].attributes or {})
 
     wait_for(has_values, 60.0, "span with values")
     found = {}
