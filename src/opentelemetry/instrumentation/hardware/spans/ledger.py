@@ -34,6 +34,9 @@ _PERIOD: Final = 1.0
 _FRESH: Final = 0.02
 """Seconds. A span that starts so soon after a reading causes none."""
 
+_SPACING: Final = 0.1
+"""Longest time between two readings, as a share of the time since a span started: its end may be near."""
+
 _REST: Final = 50.0
 """Least time between two readings, as a multiple of the duration of the last one. Each call of a driver takes the
 interpreter lock from a program whose threads compete for it, and waits for it."""
@@ -122,8 +125,11 @@ class Demand:
         """
         if not self.is_tracing:
             return inf
-        due = last + (interval if self._memory[OPEN] else max(interval, _PERIOD))
         asked = self._memory[ASKED]
+        if not self._memory[OPEN]:
+            due = last + max(interval, _PERIOD)
+        else:
+            due = last + min(interval, max(_FRESH, _SPACING * (last - asked)))
         if interval < _PERIOD and asked > last:
             due = min(due, asked)
         return max(due, self.rested(last, duration))
