@@ -34,7 +34,7 @@ _PERIOD: Final = 1.0
 _FRESH: Final = 0.02
 """Seconds. A span that starts so soon after a reading causes none."""
 
-_SPACING: Final = 0.1
+_SPACING: Final = 0.05
 """Longest time between two readings, as a share of the time since a span started: its end may be near."""
 
 _REST: Final = 50.0
