@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import Meter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, Tracer, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -539,6 +539,19 @@ def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml],
 
 
 # -- faults
+
+
+def test_spans_that_cannot_be_measured_cost_no_metrics(caplog: pytest.LogCaptureFixture) -> None:
+    """A MeterProvider of an older API refuses the boundaries of the histogram."""
+    meters, ours = Meters(), HardwareInstrumentor()
+    with patch.object(Meter, "create_histogram", side_effect=TypeError("unexpected keyword")):
+        ours.instrument(sources=["process"], meter_provider=meters.provider)
+    try:
+        wait_for(lambda: meters.points("process.cpu.time"), PATIENCE, "metrics")
+    finally:
+        ours.uninstrument()
+        meters.provider.shutdown()
+    assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == ["Spans are not measured"]
 
 
 def test_failure_is_logged_once_and_spans_end(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:

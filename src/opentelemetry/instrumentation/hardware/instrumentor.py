@@ -188,8 +188,12 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
         if self._recorder is None:  # it is reused: what another package wraps around it cannot be removed
             self._recorder = SpanRecorder(spans_only)
-        self._recorder.open(session, provider)
-        self._recorder.watch()
+        try:
+            self._recorder.open(session, provider)
+            self._recorder.watch()
+        except Exception:  # such as a MeterProvider that is not the SDK's; the metrics are reported nevertheless
+            _LOG.exception("Spans are not measured")
+            self._recorder.close()
         return self._recorder.shares
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:

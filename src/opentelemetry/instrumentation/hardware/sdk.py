@@ -19,7 +19,7 @@ SpanStart = Callable[[Any, "tuple[Any, ...]", "dict[str, Any]"], None]
 class TraceHook:
     """Calls back when a TracerProvider is made and when a span starts, also one that is not recorded.
 
-    A SpanProcessor in each provider would not do: nobody can add one to a provider that is never global (MLflow,
+    A SpanProcessor in each provider is not enough: none can be added to a provider that is never global (MLflow,
     logfire, Phoenix), Phoenix removes all processors when the program adds its first one, and processors are not
     told of spans that the sampler drops. So ``TracerProvider.__init__`` and ``Tracer.start_span`` are replaced.
     """

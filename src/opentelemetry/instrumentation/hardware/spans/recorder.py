@@ -128,7 +128,6 @@ class SpanRecorder:
         self._own: Session | None = None
         self._metric: _EnergyByOperation | None = None
         self._metrics: WeakKeyDictionary[MeterProvider, _EnergyByOperation] = WeakKeyDictionary()
-        self._operations: dict[Operation, Mapping[str, str]] = {}
 
     @property
     def session(self) -> Readings | None:
@@ -201,13 +200,13 @@ class SpanRecorder:
 
     def _started(self, span: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Begin to measure a span of a watched provider."""
-        if span.is_recording():
-            self.begin(span)
-        elif self._session is not None and self._shares is not None and self._session.has_accelerators:
-            try:
+        try:
+            if span.is_recording():
+                self.begin(span)
+            elif self._session is not None and self._shares is not None and self._session.has_accelerators:
                 self._begin_unrecorded(span, args, kwargs)
-            except Exception:
-                self.fail()
+        except Exception:
+            self.fail()
 
     def begin(self, span: Span) -> None:
         """Begin to measure a recorded span. Never raises, never waits."""
