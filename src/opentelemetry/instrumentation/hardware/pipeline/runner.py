@@ -282,13 +282,9 @@ class SourceRunner:
         self._backoff.succeed()
 
     def _read_spans(self, source: Source | None, points: Iterable[Point] = ()) -> None:
-        """Add a reading to the ledger: of what spans need, or the usual points if the source has no other.
-
-        The first one is made also without a provider, so that the first span begins between two readings.
-        """
+        """Add a reading to the ledger: of what spans need, or the usual points if the source has no other."""
         ledger, now = self.ledger, self._clock()
-        is_wanted = self._demand.is_tracing or self._read_whole == -inf
-        if source is None or ledger is None or not is_wanted:
+        if source is None or ledger is None or not self._demand.is_tracing:
             return
         if not self._span_interval:
             ledger.add(points)

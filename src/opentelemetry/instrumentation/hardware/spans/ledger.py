@@ -38,8 +38,8 @@ _SPACING: Final = 0.05
 """Longest time between two readings, as a share of the time since a span started: its end may be near."""
 
 _REST: Final = 50.0
-"""Least time between two readings, as a multiple of the duration of the last one. Each call of a driver takes the
-interpreter lock from a program whose threads compete for it, and waits for it."""
+"""Least time between two readings, as a multiple of the duration of the last one, up to ``_PERIOD``. Each call of a
+driver takes the interpreter lock from a program whose threads compete for it, and waits for it."""
 
 _LARGEST_STEPS: Final = (-0.05, 0.5)
 """Seconds that the wall clock may lose and gain between two readings. After a larger step all rows are removed, because
@@ -137,7 +137,7 @@ class Demand:
     @staticmethod
     def rested(last: float, duration: float) -> float:
         """Return the earliest time of the next reading after one that began at ``last`` and took so long."""
-        return last + max(_FRESH, _REST * duration)
+        return last + min(max(_FRESH, _REST * duration), _PERIOD)
 
     def room(self) -> Rows:
         """Return empty rows."""
