@@ -1,22 +1,32 @@
 """What spans cost a program that saturates its interpreter: requests per second, and CPU time per request.
 
 Two threads compute without pause, in requests of about 2 ms with one or two short spans inside the span of the request.
-They hold the interpreter lock all the time, so whatever else runs in the process takes it from them. Each measurement
-is a fresh process, which is measured when it has warmed up and a span of a second gets its values. CPU time is that of
-the program's process alone: an agent is not included, but it does take time of a CPU from the program if all are busy.
+They hold the interpreter lock all the time, so whatever else runs in the process takes it from them. Each mode has
+several processes, because equal processes differ by a percent. When all have warmed up, and a span of a second gets its
+values in each, they work in turn, for half a second each, while the others wait.
 
-Each round measures every mode once, in an order that rotates. A figure is the median over the rounds of the ratio to
-the program without the package, and stands beside the smallest and the largest. The simulated driver of the GPUs builds
-its answers from text, which costs more than a real one.
+The speed of a shared machine varies by half within a tenth of a second. So the unit is the CPU time of the computing
+itself, which is the same in each mode: throughput is this time as a share of the time that has passed, and CPU time per
+request is the process's CPU time as a multiple of it. An agent's CPU time is not included, but it does take time from
+the program if all CPUs are busy.
+
+A figure is the median over the rounds of the ratio to the program without the package. It stands beside the interval
+in which the median lies with 95 % probability. The simulated driver of the GPUs builds its answers from text, which
+costs more than a real one.
 """
 
 from __future__ import annotations
 
+import math
+import multiprocessing
 import os
 import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain, cycle
+from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,9 +36,8 @@ from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult,
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Tracer
-from tests.benchmarks import fresh
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.steady import ENOUGH, STICK, reference, slow, work, yardstick
+from tests.benchmarks.steady import ENOUGH, STICK, reference, work
 from tests.sink import Sink
 from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
 from tests.waiting import wait_for
@@ -38,17 +47,28 @@ from opentelemetry import metrics, trace
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-ROUNDS = 8
 THREADS = 2
 
-_REQUEST = 2.0
-"""Milliseconds of computing in a request."""
+_REQUEST = 3.3
+"""Milliseconds of computing in a request: about 750 spans per second."""
 
-_START = 1.2
-"""Seconds that a process takes to start and end, about."""
+_WARM_UP = 8.0
+"""Seconds for which each program works before."""
 
-_SHORTEST = 2.6
-"""Seconds of a process in a quick run: with fewer seconds, there are fewer rounds."""
+_PROCESSES = 5
+"""Processes of each mode."""
+
+_START = 30.0
+"""Seconds that all of them take to start and to end, about."""
+
+_START_LIMIT = 120.0
+"""Seconds after which it has failed to."""
+
+_SLICE = 0.5
+"""Seconds for which each works in turn."""
+
+_MOST_NOISE = 0.02
+"""Width of the interval above which a figure is noisy."""
 
 
 class Mode(NamedTuple):
@@ -82,80 +102,120 @@ _WITHOUT = "without"
 
 
 class Measured(NamedTuple):
-    """What a program did: requests per second of time, and milliseconds of CPU time per request."""
+    """What a program did, with the CPU time of the computing as unit: in a second, and the process's CPU time."""
 
     throughput: float
     cpu: float
 
 
-Round = Mapping[str, tuple[Measured, float]]
-"""Of each mode, what the program did, and the longer time of the yardstick before and after it."""
-
-
 def figures(seconds: float) -> list[Figure]:
-    rounds = min(ROUNDS, max(1, round(seconds / _SHORTEST / (1 + len(MODES)))))
-    length = max(0.5, seconds / rounds / (1 + len(MODES)) - _START)
-    taken: list[Round] = []
-    with Sink() as sink:
+    names = [_WITHOUT, *MODES]
+    rounds = max(1, round((seconds - _START) / _SLICE / len(names)))
+    taken: list[dict[str, Measured]] = []
+    with Sink() as sink, ExitStack() as stack:
+        programs = [
+            {name: stack.enter_context(_Program(name, sink.environment())) for name in names}
+            for _ in range(min(_PROCESSES, rounds))
+        ]
+        for program in chain.from_iterable(each.values() for each in programs):
+            program.wait()
         for number in range(rounds):
-            before, found = yardstick(), {}
-            for name in _rotated([_WITHOUT, *MODES], number):
-                values = fresh.call(f"{__name__}:measured", name, 3 * length / 7, 4 * length / 7, sink.environment())
-                after = yardstick()
-                found[name] = (Measured(*values), max(before, after))
-                before = after
-            taken.append(found)
-    best = min(reference(), *(stick for found in taken for _, stick in found.values()))
-    return [figure for name in MODES for figure in _of(name, taken, best)]
+            first, those = number % len(names), programs[number % len(programs)]
+            taken.append({name: those[name].work() for name in (*names[first:], *names[:first])})
+    return [figure for name in MODES for figure in _of(name, taken)]
 
 
-def _of(name: str, rounds: Sequence[Round], best: float) -> list[Figure]:
-    """The figures of a mode. A round is quiet if it was so for this mode and for the program without the package."""
+def _of(name: str, rounds: Sequence[Mapping[str, Measured]]) -> list[Figure]:
+    """The figures of a mode."""
     mode = MODES[name]
-    quiet = [found for found in rounds if not slow((found[name][1], found[_WITHOUT][1]), best)]
-    noisy = len(quiet) < max(ENOUGH, len(rounds) / 2)
-    pairs = [(found[name][0], found[_WITHOUT][0]) for found in (quiet if len(quiet) >= ENOUGH else rounds)]
-    requests = [ours.throughput / without.throughput for ours, without in pairs]
-    cpu = [ours.cpu / without.cpu for ours, without in pairs]
-    figures = [
-        Figure(f"requests/s, {name}", statistics.median(requests), "x", bound=mode.least, minimum=True).over(requests),
-        Figure(f"CPU/request, {name}", statistics.median(cpu), "x", bound=mode.most).over(cpu),
+    pairs = [(found[name], found[_WITHOUT]) for found in rounds]
+    requests = sorted(ours.throughput / without.throughput for ours, without in pairs)
+    cpu = sorted(ours.cpu / without.cpu for ours, without in pairs)
+    return [
+        _median(Figure(f"requests/s, {name}", 0.0, "x", bound=mode.least, minimum=True), requests),
+        _median(Figure(f"CPU/request, {name}", 0.0, "x", bound=mode.most), cpu),
     ]
-    return [figure._replace(noisy=noisy) for figure in figures]
 
 
-def _rotated(names: list[str], number: int) -> list[str]:
-    first = number % len(names)
-    return names[first:] + names[:first]
+def _median(figure: Figure, ratios: Sequence[float]) -> Figure:
+    """The figure with the median of sorted ratios, and the interval that it lies in with 95 % probability."""
+    count = len(ratios)
+    margin = 0.98 * math.sqrt(count)  # of the rank, by the binomial distribution
+    least, most = ratios[max(0, round(count / 2 - margin))], ratios[min(count - 1, round(count / 2 + margin))]
+    figure = figure._replace(ours=statistics.median(ratios), least=least, most=most)
+    return figure._replace(noisy=count < ENOUGH or most - least > _MOST_NOISE)
+
+
+class _Program:
+    """The process of a mode, which works when it is told to."""
+
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self._pipe, theirs = spawn.Pipe()
+        self._process = spawn.Process(target=_be, args=(name, dict(environment), theirs))
+
+    def __enter__(self) -> _Program:
+        self._process.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
+        self._process.join(_START_LIMIT)
+        self._process.kill()
+
+    def wait(self) -> None:
+        """Wait until it can be measured."""
+        if not self._pipe.poll(_START_LIMIT):
+            raise RuntimeError(f"the program did not start in {_START_LIMIT:g} s")
+        self._pipe.recv()
+
+    def work(self) -> Measured:
+        """Let it work for a slice of time."""
+        self._pipe.send(_SLICE)
+        return Measured(*self._pipe.recv())
 
 
 # -- the program
 
 
-def measured(name: str, warm: float, seconds: float, environment: dict[str, str]) -> Measured:
-    """Be the program in a mode: compute for so many seconds after the warm-up."""
+def _be(name: str, environment: dict[str, str], pipe: Connection) -> None:
+    """Be the program in a mode."""
+    for variable in [each for each in os.environ if each.startswith("OTEL_")]:
+        del os.environ[variable]
     os.environ.update(environment)
     metrics.set_meter_provider(MeterProvider([PeriodicExportingMetricReader(_NoMetrics())], shutdown_on_exit=False))
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(_NoSpans()))
     trace.set_tracer_provider(provider)
     tracer = trace.get_tracer("contention")
+    mode = MODES.get(name)
     with TemporaryDirectory() as folder:
-        mode = MODES.get(name)
         if mode is not None:
             _start(mode, Path(folder))
-        done = [0] * THREADS
+        done, may_work = [0.0] * THREADS, threading.Event()
+        may_work.set()
         for number in range(THREADS):
-            threading.Thread(target=_serve, args=(tracer, done, number), daemon=True).start()
-        time.sleep(warm)
+            threading.Thread(target=_serve, args=(tracer, done, number, may_work), daemon=True).start()
+        time.sleep(_WARM_UP)
         if mode is not None and mode.values:
             wait_for(lambda: _has(tracer, mode.values), 60.0, f"a span with {mode.values}")
-        begun, requests, cpu = time.perf_counter(), sum(done), time.process_time()
-        time.sleep(seconds)
-        elapsed, requests, cpu = time.perf_counter() - begun, sum(done) - requests, time.process_time() - cpu
+        may_work.clear()
+        pipe.send(None)
+        while True:
+            try:
+                seconds = pipe.recv()
+            except EOFError:
+                break
+            begun, cpu = time.perf_counter(), time.process_time()
+            worked = sum(done)
+            may_work.set()
+            time.sleep(seconds)
+            may_work.clear()
+            elapsed, cpu = time.perf_counter() - begun, time.process_time() - cpu
+            worked = sum(done) - worked
+            pipe.send((worked / elapsed, cpu / worked))
         if mode is not None:
             _instrumentor().uninstrument()
-    return Measured(requests / elapsed, 1e3 * cpu / requests)
 
 
 def _start(mode: Mode, folder: Path) -> None:
@@ -179,21 +239,24 @@ def _instrumentor() -> HardwareInstrumentor:
     return HardwareInstrumentor()
 
 
-def _serve(tracer: Tracer, done: list[int], number: int) -> None:
-    """Work on requests until the process ends, and count them."""
+def _serve(tracer: Tracer, done: list[float], number: int, may_work: threading.Event) -> None:
+    """Work on requests while it may, and add up the CPU time of the computing."""
     turns = int(_REQUEST / reference() * STICK / 4)
-    while True:
+
+    def compute() -> None:
+        begun = time.thread_time()
+        work(turns)
+        done[number] += time.thread_time() - begun
+
+    for children in cycle((1, 2)):
+        may_work.wait()
         with tracer.start_as_current_span("request"):
-            work(turns)
-            with tracer.start_as_current_span("query"):
-                work(turns)
-            if done[number] % 2:
-                with tracer.start_as_current_span("render"):
-                    work(turns)
-            else:
-                work(turns)
-            work(turns)
-        done[number] += 1
+            for _ in range(children):
+                compute()
+                with tracer.start_as_current_span("query"):
+                    compute()
+            for _ in range(4 - 2 * children):
+                compute()
 
 
 def _has(tracer: Tracer, attribute: str) -> bool:

@@ -198,7 +198,9 @@ def test_gpu_is_noticed_before_the_next_slow_reading(machine: Callable[..., Fake
         with global_provider(tracing.provider):
             session = HardwareInstrumentor()._session
             assert session is not None
-            wait_for(lambda: any(each.newest > 0 for each in session.span_rows), PATIENCE, "readings")
+            ledger = session.runners[0].ledger
+            assert ledger is not None
+            wait_for(lambda: any(each.newest > 0 for each in ledger.rows), PATIENCE, "readings")
             begin = time.time()
             fake.set_lines({"gpu0.ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))})
             wait_for_readings(LONG)
@@ -341,7 +343,7 @@ def test_shares_and_the_metric_of_the_rest_add_up_to_the_energy(
     machine: Callable[..., FakeNvml], tracing: Tracing
 ) -> None:
     meters = Meters()
-    machine(gpu(), meter_provider=meters.provider)
+    machine(gpu(), meter_provider=meters.provider, detail=["spans"])
     with global_provider(tracing.provider):
         wait_for_readings(0.5)
         begin, before = time.time(), rows()[0].total(time.time())
@@ -374,7 +376,7 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
 ) -> None:
     """Ten requests at a time, of which one is recorded."""
     meters = Meters()
-    machine(gpu(), meter_provider=meters.provider)
+    machine(gpu(), meter_provider=meters.provider, detail=["spans"])
     sampled = iter([True, *[False] * 9])
 
     class Tenth(Sampler):
@@ -405,7 +407,7 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
 
 def test_operations_are_bounded(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
     meters = Meters()
-    machine(gpu(), meter_provider=meters.provider)
+    machine(gpu(), meter_provider=meters.provider, detail=["spans"])
     with global_provider(tracing.provider):
         wait_for_readings(0.5)
         for number in range(130):
@@ -545,7 +547,7 @@ def test_spans_that_cannot_be_measured_cost_no_metrics(caplog: pytest.LogCapture
     """A MeterProvider of an older API refuses the boundaries of the histogram."""
     meters, ours = Meters(), HardwareInstrumentor()
     with patch.object(Meter, "create_histogram", side_effect=TypeError("unexpected keyword")):
-        ours.instrument(sources=["process"], meter_provider=meters.provider)
+        ours.instrument(sources=["process"], meter_provider=meters.provider, detail=["spans"])
     try:
         wait_for(lambda: meters.points("process.cpu.time"), PATIENCE, "metrics")
     finally:

@@ -33,6 +33,7 @@ DETAILS: Final[Mapping[str, str]] = {
     "processes": "processes by state",
     "gpu": "each NVLink, pipe and kind of link error of a GPU, its BAR1 and its power at an instant",
     "sensors": "all temperature, fan, voltage and power sensors of the host",
+    "spans": "the energy of spans by operation",
 }
 """The words of the setting ``DETAIL``. Some turn on the metrics that have them as ``opt_in``, others more series."""
 

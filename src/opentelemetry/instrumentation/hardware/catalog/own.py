@@ -38,5 +38,5 @@ SPAN_ENERGY_BY_OPERATION = histogram(
     "Energy of the accelerators in use by operation: each span's own part, also of spans that are too short for "
     'attributes or that the sampler drops. At most 100 operations; the others are "other".',
     source="the readings of the accelerators while spans run",
-    scope=Scope.PROCESS, standard=False,
+    scope=Scope.PROCESS, opt_in="spans", standard=False,
 )

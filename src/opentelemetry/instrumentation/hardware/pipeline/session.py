@@ -69,7 +69,7 @@ class Session:
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
         demand: When spans need readings.
         serves_children: Whether it also has readings for forked children of this process.
-        span_rows: The rows of all devices and of the process, for spans.
+        span_rows: The rows of the devices in use and of the process, for spans.
         has_accelerators: Whether there are accelerators, as far as it is known.
     """
 
@@ -247,8 +247,9 @@ class Session:
         if self._role is not None:
             self._role.check(now)
         if self.demand is not None:
-            self.span_rows = tuple(rows for each in self.runners if each.ledger for rows in each.ledger.rows)
-            self.has_accelerators = any(rows.kind == ACCELERATOR for rows in self.span_rows) or any(
+            rows = [rows for each in self.runners if each.ledger for rows in each.ledger.rows]
+            self.span_rows = tuple(each for each in rows if each.use or each.kind != ACCELERATOR)
+            self.has_accelerators = any(each.kind == ACCELERATOR for each in rows) or any(
                 runner.state is State.STARTING and runner.name in self._accelerators for runner in self.runners
             )
             self._read_for_each_span = tuple(

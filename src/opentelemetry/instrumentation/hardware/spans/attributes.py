@@ -29,6 +29,8 @@ _TREE_MEMORY_PEAK: Final = c.SPAN_TREE_MEMORY_PEAK.name
 def measured(rows: Iterable[Rows], begin: float, end: float, cpu_time: float | None = None) -> dict[str, float | str]:
     """Return what is known about an interval, as attributes of a span. What is unknown of one device is left out.
 
+    Of less than :data:`.ledger.INTERVAL`, only CPU time is known: the readings around it are not about it.
+
     Args:
         rows: The rows of all devices and of the process.
         begin: Seconds since the epoch.
@@ -36,6 +38,8 @@ def measured(rows: Iterable[Rows], begin: float, end: float, cpu_time: float | N
         cpu_time: CPU seconds of the process meanwhile, if they were read at both ends.
     """
     seconds = end - begin
+    if seconds < INTERVAL and cpu_time is not None:
+        return {_CPU_TIME: rounded(cpu_time)}
     is_long = seconds >= _LONG
     accelerators: list[Increase | None] = []
     packages: list[Increase] = []
@@ -54,7 +58,7 @@ def measured(rows: Iterable[Rows], begin: float, end: float, cpu_time: float | N
         elif kind == PROCESS:
             process = found
     values: dict[str, float | str] = {}
-    if accelerators and seconds >= INTERVAL:  # in a shorter one, what the readings around it say is not about it
+    if accelerators and seconds >= INTERVAL:
         _add_accelerators(values, accelerators, seconds, is_long)
         if is_guess and values:
             values[_DEVICES] = "visible"

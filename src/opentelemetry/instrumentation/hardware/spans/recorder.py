@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import MeterProvider
@@ -22,7 +22,6 @@ from opentelemetry.trace import (
     SpanKind,
     get_current_span,
     get_tracer_provider,
-    set_span_in_context,
 )
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -32,9 +31,9 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
 from opentelemetry.instrumentation.hardware.spans.shares import Share, Shares
-from opentelemetry.instrumentation.hardware.version import __version__
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,17 +44,6 @@ _SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
 _LATE: Final = 100_000_000
 """Nanoseconds between the start of a span and its creation after which it counts as made after the fact."""
 
-_MOST_OPERATIONS: Final = 100
-"""Operations with series of their own in the metric. The others have the name "other"."""
-
-SCOPE: Final = "opentelemetry.instrumentation.hardware"
-
-Operation: TypeAlias = "tuple[str, SpanKind, object]"
-"""The name and kind of a span, and its ``gen_ai.request.model``."""
-
-_BOUNDARIES: Final = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
-"""Joules."""
-
 
 class Readings(Protocol):
     """What a recorder needs of a session, of this process or of its agent.
@@ -64,7 +52,7 @@ class Readings(Protocol):
         config: The settings.
         serves_children: Whether it also has readings for forked children of this process.
         demand: When spans need readings.
-        span_rows: The rows of all devices and of the process.
+        span_rows: The rows of the devices in use and of the process.
         has_accelerators: Whether there are accelerators, as far as it is known.
     """
 
@@ -88,30 +76,6 @@ class Readings(Protocol):
         """Let the devices in use be read now. No lock, no wait."""
 
 
-class _EnergyByOperation:
-    """The metric of a MeterProvider with the energy of spans by operation."""
-
-    def __init__(self, provider: MeterProvider) -> None:
-        metric = c.SPAN_ENERGY_BY_OPERATION
-        self._histogram = provider.get_meter(SCOPE, __version__, c.SCHEMA_URL).create_histogram(
-            metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=_BOUNDARIES
-        )
-        self._operations: dict[Operation, Mapping[str, str]] = {}
-
-    def record(self, joules: float, span: Any, operation: Operation) -> None:
-        """Add the energy of a span, with the span as exemplar."""
-        attributes = self._operations.get(operation)
-        if attributes is None:
-            name, kind, model = operation
-            is_full = len(self._operations) >= _MOST_OPERATIONS
-            attributes = {c.SPAN_NAME: "other" if is_full else name, c.SPAN_KIND: kind.name.lower()}
-            if model is not None and not is_full:
-                attributes[c.REQUEST_MODEL] = str(model)
-            if not is_full:
-                self._operations[operation] = attributes
-        self._histogram.record(joules, attributes, set_span_in_context(span))
-
-
 class SpanRecorder:
     """Measures spans with the readings of a session.
 
@@ -126,8 +90,8 @@ class SpanRecorder:
         self._failed = False
         self._shares: Shares | None = None
         self._own: Session | None = None
-        self._metric: _EnergyByOperation | None = None
-        self._metrics: WeakKeyDictionary[MeterProvider, _EnergyByOperation] = WeakKeyDictionary()
+        self._metric: EnergyByOperation | None = None
+        self._metrics: WeakKeyDictionary[MeterProvider, EnergyByOperation] = WeakKeyDictionary()
 
     @property
     def session(self) -> Readings | None:
@@ -151,7 +115,7 @@ class SpanRecorder:
         self._use(session)
         if provider is not None and session.config.wants(c.SPAN_ENERGY_BY_OPERATION):
             if provider not in self._metrics:  # the SDK logs a warning about a second one of the same name
-                self._metrics[provider] = _EnergyByOperation(provider)
+                self._metrics[provider] = EnergyByOperation(provider)
             self._metric = self._metrics[provider]
 
     def _use(self, session: Readings) -> None:
@@ -231,6 +195,7 @@ class SpanRecorder:
                 session.wake_for_spans()
             if self._shares is not None and not is_late and session.has_accelerators and self._filter.accepts(span):
                 self._shares.begin(span.get_span_context().span_id, span.parent.span_id if span.parent else None)
+                opened.has_share = True
         except Exception:
             self.fail()
 
@@ -278,7 +243,7 @@ class SpanRecorder:
             if opened.cpu_time is not None and now - end < _LATE:
                 cpu_time = time.process_time() - opened.cpu_time
             values = measured(session.span_rows, begin / 1e9, end / 1e9, cpu_time)
-        if shares is not None and session.has_accelerators:
+        if shares is not None and opened.has_share:
             energy = values.get(_ENERGY)
             assert not isinstance(energy, str)
             tokens = _tokens(span.attributes or {}) if shares.by_tokens else 0.0
@@ -288,7 +253,8 @@ class SpanRecorder:
                     values[_SHARE] = rounded(min(energy, share.energy + share.given))
                     if shares.by_tokens:
                         values[_SHARE_METHOD] = "tokens" if share.is_weighted else "equal"
-                self._record(share, span, (span.name, span.kind, (span.attributes or {}).get(c.REQUEST_MODEL)))
+                if self._metric is not None:
+                    self._record(share, span, (span.name, span.kind, (span.attributes or {}).get(c.REQUEST_MODEL)))
         if values and span.is_recording():
             free = free_attributes(span)
             span.set_attributes(values if free >= len(values) else dict(islice(values.items(), int(free))))
@@ -320,9 +286,12 @@ class OpenSpan:
         span: The span.
         cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
         operation: Name, kind and model of a span that is not recorded; None of a recorded one.
+
+    Attributes:
+        has_share: Whether a share of it has begun.
     """
 
-    __slots__ = ("_recorder", "_span", "cpu_time", "operation")
+    __slots__ = ("_recorder", "_span", "cpu_time", "has_share", "operation")
 
     def __init__(
         self,
@@ -335,6 +304,7 @@ class OpenSpan:
         self._span = span
         self.cpu_time = cpu_time
         self.operation = operation
+        self.has_share = False
 
     def __call__(self, end_time: int | None = None) -> None:
         """End the span."""

@@ -119,6 +119,7 @@ class AgentReadings:
         self.demand: Demand | None = Demand(_map(descriptor, _PAGE, 0, writable=True))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
         self._rows = tuple(Rows(_room(self._memory, room)) for room in range(_ROOMS))
+        self._used: Sequence[Rows] = ()
 
     @property
     def serves_children(self) -> bool:
@@ -129,7 +130,9 @@ class AgentReadings:
     def span_rows(self) -> Sequence[Rows]:
         """Return the rows of all devices and of the process."""
         used = self._memory[0]
-        return self._rows[: int(used)] if 0.0 <= used <= _ROOMS else ()
+        if used != len(self._used):
+            self._used = self._rows[: int(used)] if 0.0 <= used <= _ROOMS else ()
+        return self._used
 
     @property
     def has_accelerators(self) -> bool:

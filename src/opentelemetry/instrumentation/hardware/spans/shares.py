@@ -58,11 +58,11 @@ class Share:
         "since",
     )
 
-    def __init__(self, parent: Share | None, begin: float) -> None:
+    def __init__(self, parent: Share | None, slot: _Slot) -> None:
         self.parent = parent
         self.children = 0
-        self.begin = self.leaf_begin = begin
-        self.since: float | None = None
+        self.begin = self.leaf_begin = slot.end
+        self.since: float | None = slot.last
         self.seconds = self.energy = self.given = 0.0
         self.is_weighted = False
         self.is_open = True
@@ -133,14 +133,14 @@ class Shares:
             return
         self._acquire()
         try:
-            now = self._advance()
+            slot = self._advance()
             parent = None if parent_id is None else self._open.get(parent_id)
             if parent is not None:
                 if parent.since is not None:
                     self._claim(parent, 0.0)
                 parent.children += 1
-            share = self._open[span_id] = Share(parent, now)
-            self._become_leaf(share)
+            self._open[span_id] = Share(parent, slot)
+            self._leaves += 1
         finally:
             self._lock.release()
 
@@ -149,7 +149,7 @@ class Shares:
 
         Then each thread of a program that computes without pause would wait for it at every span.
         """
-        while not self._lock.acquire(blocking=False):
+        while not self._lock.acquire(False):
             time.sleep(0.0)
 
     def end(self, span_id: int, energy: float | None = None, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
@@ -196,7 +196,9 @@ class Shares:
             if not is_kept:
                 parent.given += share.energy + share.given
             if not parent.children:
-                self._become_leaf(parent)
+                slot = self._slots[-1]
+                parent.since, parent.leaf_begin = slot.last, slot.end
+                self._leaves += 1
         return share if is_known else None
 
     def lose(self, span_id: int) -> None:
@@ -222,8 +224,8 @@ class Shares:
         """Whether any energy has been read."""
         return self._slots[-1].joules > 0.0
 
-    def _advance(self) -> float:
-        """Extend the newest slot to now, and begin another one if it is long enough."""
+    def _advance(self) -> _Slot:
+        """Extend the newest slot to now, or begin another one if it is long enough. Returns it."""
         now, slot = self._clock(), self._slots[-1]
         if self._leaves:
             elapsed = now - slot.end
@@ -236,7 +238,7 @@ class Shares:
         while self._lost:
             lost = self._end(self._lost.popleft(), None, 0.0, is_kept=True)
             self._claimed -= 0.0 if lost is None else lost.energy
-        return now
+        return self._slots[-1]
 
     def _close(self, slot: _Slot) -> None:
         energy = self._increase(slot.end - slot.begin)
@@ -271,34 +273,31 @@ class Shares:
         slot = self._slots[max(0, bisect_right(self._slots, instant, key=attrgetter("begin")) - 1)]
         return slot.joules + slot.power * (instant - slot.begin)
 
-    def _become_leaf(self, share: Share) -> None:
-        share.since, share.leaf_begin = self._slots[-1].last, self._slots[-1].end
-        self._leaves += 1
-
     def _claim(self, share: Share, tokens: float) -> None:
         """Claim for a leaf its presence since it became one."""
         since, share.since = share.since, None
         assert since is not None
         self._leaves -= 1
         share.seconds += self._slots[-1].end - share.leaf_begin
-        rate = expected = self._tokens / self._seconds if self._tokens else 1.0
-        if tokens and share.seconds:
-            rate = tokens / share.seconds
-            expected = expected if self._tokens else rate
-            share.is_weighted = True
-            self._tokens += tokens
-            self._seconds += share.seconds
+        rate = expected = 1.0
+        if self.by_tokens:
+            rate = expected = self._tokens / self._seconds if self._tokens else 1.0
+            if tokens and share.seconds:
+                rate = tokens / share.seconds
+                expected = expected if self._tokens else rate
+                share.is_weighted = True
+                self._tokens += tokens
+                self._seconds += share.seconds
         for slot in reversed(self._slots):
             if slot.last <= since:
                 break
-            present = slot.last - max(slot.first, since)
-            if present <= 0.0:
-                continue
-            others = max(0.0, slot.open - present)
-            claim = slot.free * present * rate / (present * rate + others * expected)
+            present = claim = slot.last - (slot.first if slot.first > since else since)
+            if self.by_tokens and present:
+                others = max(0.0, slot.open - present)
+                claim = slot.free * present * rate / (present * rate + others * expected)
             share.energy += claim * slot.power
             slot.free -= claim
-            slot.open = others
+            slot.open -= present
 
 
 def _merged(slots: Sequence[_Slot]) -> Iterable[_Slot]:
