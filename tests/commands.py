@@ -172,7 +172,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
             self.on_reading = on_reading
 
-        def read_now(self, seconds: float) -> None:
+        def read_now(self, seconds: float, is_last: bool = False) -> None:
             for runner in self.runners:
                 if runner.state is not State.ABSENT:
                     runner.read(slow=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -53,12 +55,12 @@ class Application:
         return answer
 
     def agents(self) -> list[int]:
-        """The PIDs of its children."""
-        children: list[int] = self.ask("state")["children"]
-        return children
+        """The PIDs of its agents."""
+        agents: list[int] = self.ask("state")["agents"]
+        return agents
 
     def agent(self) -> int:
-        """The PID of its only child."""
+        """The PID of its only agent."""
         wait_for(lambda: len(self.agents()) == 1, PATIENCE, "agent")
         return self.agents()[0]
 
@@ -92,8 +94,9 @@ def test_agent_reports_the_host_and_the_application(sink: Sink) -> None:
         wait_for(lambda: {"system.cpu.time", "process.cpu.time"} <= names(sink), PATIENCE, "export of both")
         state = app.ask("state")
         assert state["threads"] == ["otel-hardware-agent"], "no source is read in the application"
-        (pid,) = state["children"]
-        assert os.getsid(pid) == pid
+        (pid,) = state["agents"]
+        assert state["children"] == []
+        assert os.getsid(pid) != os.getsid(app.process.pid)
         threads = [export.values("process.thread.count") for export in sink.exports]
         assert [2] in threads, "the main thread and the one that waits for the agent"
         log = app.end()
@@ -150,7 +153,7 @@ def test_agent_whose_pipes_the_program_closed_is_replaced(sink: Sink) -> None:
         app.ask("close")
         wait_for(lambda: app.agents() not in ([], [first]), PATIENCE, "another agent")
         assert first not in app.agents()
-        assert app.ask("uninstrument")["children"] == []
+        assert app.ask("uninstrument")["agents"] == []
 
 
 def test_driver_that_crashes_costs_the_application_nothing(sink: Sink, tmp_path: Path) -> None:
@@ -169,7 +172,7 @@ def test_forked_child_leaves_the_agent_to_its_parent(sink: Sink) -> None:
     with application(sink) as app:
         pid = app.agent()
         child = app.ask("fork")
-        assert (child["children"], child["threads"]) == ([], [])
+        assert (child["agents"], child["threads"]) == ([], [])
         assert app.agent() == pid
         assert is_running(pid)
 
@@ -179,7 +182,7 @@ def test_uninstrument_ends_the_agent_after_a_last_export(sink: Sink) -> None:
         wait_for(lambda: names(sink), PATIENCE, "export")
         before = len(sink.exports)
         state = app.ask("uninstrument")
-        assert (state["children"], state["threads"]) == ([], [])
+        assert (state["agents"], state["threads"]) == ([], [])
         assert len(sink.exports) > before
 
 
@@ -335,3 +338,100 @@ def test_attach_mistakes(arguments: list[str], message: str) -> None:
     answer = run(["otel-hardware", "run", *arguments])
     assert (answer.returncode, answer.stdout) == (2, "")
     assert message in answer.stderr
+
+
+# -- what ends it
+
+
+def test_program_that_waits_for_all_of_its_children_ends(sink: Sink) -> None:
+    program = """
+import os, sys, time
+time.sleep(2)
+for number in range(3):
+    if os.fork() == 0:
+        time.sleep(0.2)
+        os._exit(0)
+found = 0
+while True:
+    try:
+        os.wait()
+        found += 1
+    except ChildProcessError:
+        break
+print(found)
+"""
+    env = {**sink.environment(0.3), **FAST, "OTEL_PYTHON_HARDWARE_MODE": "agent"}
+    outcome = run(["opentelemetry-instrument", sys.executable, "-c", program], env)
+    assert outcome.stdout.split() == ["3"]
+    assert outcome.returncode == 0
+
+
+def test_program_that_replaces_itself_has_one_agent(sink: Sink) -> None:
+    with application(sink) as app:
+        first = app.agent()
+        wait_for(lambda: names(sink), PATIENCE, "export")
+        app.process.stdin.write("exec\n")  # type: ignore[union-attr]
+        app.process.stdin.flush()  # type: ignore[union-attr]
+        wait_for(lambda: not is_running(first), PATIENCE, "end of the first agent")
+        assert app.agent() != first
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_agent_of_a_program_that_drops_its_privileges_runs_as_its_user(sink: Sink) -> None:
+    with application(sink) as app:
+        first = app.agent()
+        app.ask("setuid")
+        wait_for(lambda: not is_running(first), PATIENCE, "end of the agent")
+        assert [each for each in app.agents() if psutil.Process(each).uids().real == 0] == []
+        assert app.ask("uninstrument")["agents"] == []
+        assert "Traceback" not in app.end()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_agent_with_more_privileges_ends_with_uninstrument(sink: Sink) -> None:
+    with application(sink) as app:
+        first = app.agent()
+        app.process.stdin.write("setuid\nuninstrument\n")  # type: ignore[union-attr]
+        app.process.stdin.flush()  # type: ignore[union-attr]
+        wait_for(lambda: not is_running(first), PATIENCE, "end of the agent")
+        assert "Traceback" not in app.end()
+
+
+def test_stopped_agent_is_noticed_and_replaced_by_the_program(sink: Sink) -> None:
+    with application(sink) as app:
+        pid = app.agent()
+        wait_for(lambda: app.ask("state")["ready"], PATIENCE, "sign of life")
+        os.kill(pid, signal.SIGSTOP)
+        wait_for(lambda: "otel-hardware-process" in app.ask("state")["threads"], PATIENCE, "source in the application")
+        assert not is_running(pid)
+        log = app.end()
+    warnings = [line for line in log.splitlines() if line.startswith("WARNING")]
+    assert warnings == ["WARNING The agent does not respond; this process reports instead"]
+
+
+def test_stopped_agent_does_not_outlive_the_program(sink: Sink) -> None:
+    with application(sink) as app:
+        pid = app.agent()
+        os.kill(pid, signal.SIGSTOP)
+        app.process.kill()
+        wait_for(lambda: not is_running(pid), PATIENCE, "end of the agent")
+
+
+def test_program_that_ends_before_its_agent_has_started_says_so(sink: Sink) -> None:
+    with application(sink, env={"AGENT_NEVER_READY": "1"}) as app:
+        log = app.end()
+    assert "WARNING The program ends before its agent has started: its hardware is not reported" in log.splitlines()
+
+
+def test_agent_that_floods_its_standard_error_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    telemetry = agent.Agent({}, dict, lambda: None, lambda: None, None)
+    child = SimpleNamespace(stderr=bytearray())
+    for number in range(1000):
+        child.stderr += b"noise %d\n" % number
+        assert telemetry._log(child) == f"noise {number}"  # type: ignore[arg-type]
+    assert len(caplog.messages) == agent._MOST_LINES
+    telemetry._log_began -= agent._LOG_PERIOD
+    child.stderr += b"later\n"
+    telemetry._log(child)  # type: ignore[arg-type]
+    assert caplog.messages[-2:] == [f"Agent: {1000 - agent._MOST_LINES} more lines", "Agent: later"]

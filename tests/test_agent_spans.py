@@ -66,7 +66,7 @@ def test_values_are_those_of_a_program_without_an_agent(tmp_path: Path) -> None:
         with program(tmp_path / mode, f"mode={mode}", "spans_shares=equal") as app:
             app.wait_for_values()
             found[mode] = app.ask(SECONDS)
-            assert len(app.ask("children")) == (mode == "agent")
+            assert len(app.ask("agents")) == (mode == "agent")
             assert app.end() == []
     of_gpu = {mode: {name for name in values if name.startswith("hw.")} for mode, values in found.items()}
     assert of_gpu["agent"] == of_gpu["process"] >= {c.SPAN_ENERGY.name, c.SPAN_UNCERTAINTY.name}
@@ -81,11 +81,11 @@ def test_spans_have_no_values_while_no_agent_runs(tmp_path: Path) -> None:
     """The program starts the next agent after some seconds, and has no error."""
     with program(tmp_path, "mode=agent") as app:
         app.wait_for_values()
-        (pid,) = app.ask("children")
+        (pid,) = app.ask("agents")
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: app.ask(SECONDS) == {}, PATIENCE, "span without values")
         app.wait_for_values()
-        assert pid not in app.ask("children")
+        assert pid not in app.ask("agents")
         assert app.end() == []
 
 
@@ -105,20 +105,20 @@ def test_forked_child_has_the_values_of_the_agent_and_uninstrument_closes_all(tm
 def test_spans_need_no_export_of_metrics(tmp_path: Path) -> None:
     with program(tmp_path, "mode=agent", OTEL_METRICS_EXPORTER="none") as app:
         app.wait_for_values()
-        assert len(app.ask("children")) == 1
+        assert len(app.ask("agents")) == 1
         assert app.end() == []
 
 
 def test_system_without_shared_memory_has_an_agent_and_no_values(tmp_path: Path) -> None:
     with program(tmp_path, "mode=agent", WITHOUT_MEMFD="1") as app:
-        wait_for(lambda: app.ask("children"), PATIENCE, "agent")
+        wait_for(lambda: app.ask("agents"), PATIENCE, "agent")
         assert app.ask(SECONDS) == {}
         assert app.end() == []
 
 
 def test_spans_that_are_switched_off_share_no_memory(tmp_path: Path) -> None:
     with program(tmp_path, "mode=agent", OTEL_PYTHON_HARDWARE_SPANS="off") as app:
-        wait_for(lambda: app.ask("children"), PATIENCE, "agent")
+        wait_for(lambda: app.ask("agents"), PATIENCE, "agent")
         maps = Path(f"/proc/{app.process.pid}/maps").read_text()
         assert "otel-hardware" not in maps
         assert app.ask(SECONDS) == {}

@@ -20,8 +20,8 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from tests import children
 from tests.sink import Sink
 
-from opentelemetry.instrumentation.hardware.catalog import SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.instruments import SCOPE, Instruments
+from opentelemetry.instrumentation.hardware.catalog import SCOPE, SYSTEM_CPU_TIME
+from opentelemetry.instrumentation.hardware.instruments import Instruments
 
 WAYS = {
     "return": 0,

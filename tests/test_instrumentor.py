@@ -278,7 +278,7 @@ LAST_READING = """
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-Session.read_now = lambda session, seconds: print("last reading", seconds, flush=True)
+Session.read_now = lambda session, seconds, is_last: print("last reading", seconds, flush=True)
 for _ in range(3):
     HardwareInstrumentor().instrument(meter_provider=MeterProvider(), sources=["process"])
 """

@@ -59,6 +59,11 @@ def output(line: Sequence[str], env: dict[str, str] | None = None) -> str:
         ("http://u:p@host:1/x", "http://host:1/x"),
         ("to http://u@host, not https://t:a@b@c/d", "to http://host, not https://c/d"),
         ("u:p@host:4317 (refused)", "host:4317 (refused)"),
+        ("cannot connect to http://user: p q@host:1/x", "cannot connect to http://host:1/x"),
+        (
+            "http://host:4317 is refused, write to me@example.org",
+            "http://host:4317 is refused, write to me@example.org",
+        ),
         ("http://u:p,'p@host:1/x, not a=http://h/m,b=http://u:p@h/n", "http://host:1/x, not a=http://h/m,b=http://h/n"),
         ("u:p,p@host:4317", "host:4317"),
         ("{'a': {'url': \"http://h/m?k='v'&w=x\"}}", "{'a': {'url': \"http://h/m\"}}"),

@@ -260,7 +260,7 @@ class Stepped(Session):
     def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
         self.on_reading = on_reading
 
-    def read_now(self, seconds: float) -> None:
+    def read_now(self, seconds: float, is_last: bool = False) -> None:
         for runner in self.runners:
             if runner.state is not State.ABSENT:
                 runner.read(slow=True)
@@ -353,7 +353,7 @@ def test_processes_have_user_and_command(tmp_path: Path) -> None:
         child.communicate(b"\n")
     assert (first.device, first.pid, first.device_memory) == ("GPU 0", child.pid, 40_000 * MIB)
     assert first.user == psutil.Process().username()
-    assert first.command == f"{sys.executable} -c input()  # ?[31m"
+    assert first.command == f"{sys.executable} -c input()  # \\x1b[31m"
     assert first.cpu is not None
     assert first.memory is not None
     assert first.memory > MIB

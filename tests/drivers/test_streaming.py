@@ -459,8 +459,8 @@ def test_reopening_ends_the_tool_before(make_stream: Callable[..., StreamingComm
 def test_unkillable_tool_is_abandoned_and_not_started_twice(
     make_stream: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A process that sleeps in its driver; here, killpg does nothing."""
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child._KEEPER", ["/nowhere/sh"])
+    """A process that sleeps in its driver; here, killpg does nothing, and there is no shell."""
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child._SHELL", "/nowhere/sh")
     stream = make_stream(f"note({str(tmp_path / 'pids')!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
     assert _read_lines(stream, 1) == [b"a"]

@@ -833,3 +833,23 @@ def test_use_of_devices_is_looked_for_in_the_first_minute_with_a_provider() -> N
     assert looks(10) == 0
     device.used_devices = frozenset()
     assert looks(50) == 20
+
+
+def test_failure_of_what_spans_need_costs_no_metrics() -> None:
+    """The agent reads a process that has ended: its last counters are known, its tree is not."""
+
+    class Ended(_Device):
+        def read_for_spans(self, quickly: bool) -> list[Point]:
+            raise ProcessLookupError
+
+    clock, demand = Clock(), Demand()
+    demand.is_tracing = True
+    runner = SourceRunner(
+        Ended, "device", 2.0, CollectionSchedule(0.0, 60.0), CounterStore(), clock=clock, demand=demand
+    )
+    runner.read(slow=True)
+    clock.now += 1.0
+    runner.read(early=0.1)  # only for spans
+    assert runner.state is State.UP
+    assert runner.problem is None
+    assert [value for _, value in runner.points(clock.now)] == [1.0]

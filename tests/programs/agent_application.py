@@ -3,7 +3,8 @@
 Usage: agent_application.py SETTING=VALUE...; APPLICATION_RESOURCE is the resource of its MeterProvider as JSON.
 
 Executes one command per line of its standard input, prints one line of JSON for each, and exits at its end:
-state (the PID of the agent, our threads and the CPU time of the program), fork, uninstrument, close (all descriptors).
+state (the PIDs of its agents and of its children, our threads and the CPU time of the program), exec, fork, setuid,
+uninstrument, close (all descriptors).
 """
 
 from __future__ import annotations
@@ -13,18 +14,20 @@ import logging
 import os
 import sys
 import time
-from contextlib import suppress
-from pathlib import Path
 
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from tests.programs import traces
+from tests.programs.relatives import agents, children
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
 
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 agent._PAUSES = (0.01, 0.02)
+agent._SILENCE = 8
+if "AGENT_NEVER_READY" in os.environ:
+    agent._PROGRAM = "import time; time.sleep(60)"
 if "APPLICATION_RESOURCE" in os.environ:
     set_meter_provider(MeterProvider(resource=Resource.create(json.loads(os.environ["APPLICATION_RESOURCE"]))))
 begin = time.perf_counter()
@@ -32,17 +35,16 @@ HardwareInstrumentor().instrument(**dict(word.split("=") for word in sys.argv[1:
 started = time.perf_counter() - begin
 
 
-def children() -> list[int]:
-    """Return the children of this process."""
-    found: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
-            found += map(int, (task / "children").read_text().split())
-    return found
-
-
 def report() -> None:
-    state = {"children": children(), "threads": traces.threads(), "cpu": sum(os.times()[:2]), "started": started}
+    own = HardwareInstrumentor()._agent
+    state = {
+        "ready": own is not None and own.is_ready,
+        "agents": agents(os.getpid()),
+        "children": children(),
+        "threads": traces.threads(),
+        "cpu": sum(os.times()[:2]),
+        "started": started,
+    }
     print(json.dumps(state), flush=True)
 
 
@@ -55,6 +57,10 @@ for line in sys.stdin:
             os._exit(0)
         os.waitpid(pid, 0)
     else:
+        if command == "exec":
+            os.execv(sys.executable, [sys.executable, *sys.argv])
+        if command == "setuid":
+            os.setuid(65534)
         if command == "uninstrument":
             HardwareInstrumentor().uninstrument()
         if command == "close":

@@ -3,7 +3,7 @@
 Usage: agent_spans.py FOLDER SETTING=VALUE...
 
 Executes one command per line of its standard input and prints one line of JSON for each: a number of seconds (the
-attributes of a span that took so long and ends now), children, descriptors, fork (the attributes of a span that ends in
+attributes of a span that took so long and ends now), agents, descriptors, fork (the attributes of a span that ends in
 a forked child), uninstrument.
 """
 
@@ -20,6 +20,7 @@ from pathlib import Path
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.programs.relatives import agents
 from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
 
 from opentelemetry import trace
@@ -55,11 +56,6 @@ def attributes(seconds: float) -> dict[str, object]:
     return dict(exporter.get_finished_spans()[-1].attributes or {})
 
 
-def children() -> list[int]:
-    """Return the children of this process."""
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
-
-
 for line in sys.stdin:
     command = line.strip()
     answer: object = None
@@ -74,8 +70,9 @@ for line in sys.stdin:
         continue
     if command == "uninstrument":
         HardwareInstrumentor().uninstrument()
-    elif command == "children":
-        answer = children()
+    elif command == "agents":
+        own = HardwareInstrumentor()._agent
+        answer = agents(os.getpid()) if own is not None and own.is_ready else []
     elif command == "descriptors":
         answer = len(os.listdir("/proc/self/fd")) - before
     else:

@@ -81,6 +81,16 @@ def test_process_utilization_is_the_sum_of_the_means_of_its_processes(tmp_path: 
         assert now.one("process.gpu.utilization", hw_gpu_task="sm") == 1, "never more than the whole"
 
 
+def test_looking_for_the_devices_in_use_keeps_what_was_measured(tmp_path: Path) -> None:
+    with simulated_gpus(tmp_path, h100(0), lines={"gpu0.ComputeRunningProcesses": listed((ME, 1))}) as machine:
+        machine.tick(0)
+        machine.tick(10, {"gpu0.ProcessUtilization": listed((ME, 5, 10, 0, 0, 0))})
+        machine.pass_time(5, {"gpu0.ProcessUtilization": listed((ME, 10, 60, 0, 0, 0))})
+        assert machine.runner.source is not None
+        machine.runner.source.look_for_use()
+        assert machine.tick(5).one("process.gpu.utilization", hw_gpu_task="sm") == 0.6
+
+
 def test_idle_process_counts_as_zero_in_the_mean(tmp_path: Path) -> None:
     idle = {"gpu0.ComputeRunningProcesses": listed((ME, 1)), "gpu0.ProcessUtilization": ""}
     with simulated_gpus(tmp_path, h100(0), lines=idle) as machine:

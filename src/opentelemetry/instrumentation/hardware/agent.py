@@ -1,7 +1,8 @@
 """The agent: a child process that reports the host, its devices and this process, so that this process does not.
 
 It is ``otel-hardware run --attach``, with the environment of this process. A driver that hangs or crashes affects only
-the agent. The agent ends by itself after this process; nothing waits for it.
+the agent. The agent ends by itself after this process, and if that drops its privileges; nothing waits for it. It is
+no child of this process, where that is possible; see :mod:`.drivers.child`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from urllib.parse import quote
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child, file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
+from opentelemetry.instrumentation.hardware.redaction import printable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
 _LOG = logging.getLogger(__name__)
@@ -30,6 +31,21 @@ _STABLE = 600.0
 
 _STOP = 3.0
 """Seconds until an agent that does not end after SIGTERM is killed. Its last export takes 2 s at most."""
+
+_SILENCE = 30
+"""Seconds without a sign of life after which an agent counts as stopped. It gives one every :data:`BEAT` seconds."""
+
+_FIRST_SIGN = 120
+"""The same until its first sign of life: on a busy machine, it starts slowly."""
+
+BEAT = 5.0
+"""Seconds between two signs of life, which the agent prints."""
+
+_MOST_LINES = 20
+"""Lines of an agent's standard error that are logged in :data:`_LOG_PERIOD`."""
+
+_LOG_PERIOD = 60.0
+"""Seconds."""
 
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, getattr(signal, "SIGBUS", 0))
 
@@ -77,6 +93,9 @@ class Agent:
         give_up: Called after the third failure, in that thread.
         check: Called in that thread about once per second.
         ledgers: The file for the ledgers of spans, which is closed with the agent; None if spans are not measured.
+
+    Attributes:
+        is_ready: Whether an agent has begun to report.
     """
 
     def __init__(
@@ -93,7 +112,10 @@ class Agent:
         self._check = check
         self._ledgers = ledgers
         self._identity = None if ledgers is None else file_identity(ledgers)
+        self.is_ready = False
         self._child: Child | None = None
+        self._log_began = -_LOG_PERIOD
+        self._logged = 0  # lines since then
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otel-hardware-agent", daemon=True)
 
@@ -105,16 +127,10 @@ class Agent:
         """End the agent after a last export, or kill it after three seconds."""
         self._stopping.set()
         if self._child is not None:
-            self._terminate(self._child)
+            self._child.terminate()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_STOP + 1.0)
         self._close_ledgers()
-
-    @staticmethod
-    def _terminate(child: Child) -> None:
-        if child.code is None:
-            with suppress(ProcessLookupError):
-                os.kill(child.pid, signal.SIGTERM)
 
     def abandon(self) -> None:
         """Close the inherited descriptors in a forked child. The agent belongs to the parent."""
@@ -133,6 +149,11 @@ class Agent:
             begin = time.monotonic()
             try:
                 reason, crashed = self._run_once()
+            except _SilentError:
+                _LOG.warning("The agent does not respond; this process reports instead")
+                self._close_ledgers()
+                self._give_up()
+                return
             except Exception as error:
                 reason, crashed = f"it cannot be started: {error}", False
             if self._stopping.is_set():
@@ -155,8 +176,11 @@ class Agent:
 
         Returns:
             The reason, and whether it was a crash.
+
+        Raises:
+            _SilentError: It does not respond.
         """
-        arguments = ["run", "--attach", str(os.getpid())]
+        arguments = ["run", "--attach", str(os.getpid()), "--agent"]
         if self._ledgers is not None and file_identity(self._ledgers) != self._identity:
             self._ledgers = None  # the program has closed it, and its number may be that of another file
         if self._ledgers is not None:
@@ -164,19 +188,25 @@ class Agent:
         program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
-        child = self._child = Child("the agent", line, environ, stdin=self._ledgers)
+        child = self._child = Child("the agent", line, environ, stdin=self._ledgers, detached=_STOP)
         if self._stopping.is_set():  # stop() did not see this child yet
-            self._terminate(child)
+            child.terminate()
         last = ""
         deadline = None
+        silence, most = 0, _FIRST_SIGN  # rounds, not seconds, because this process may be stopped for a while
         try:
-            while child.read_chunk(1.0) is not None:
+            while (sign := child.read_chunk(1.0)) is not None:
                 last = self._log(child) or last
                 self._check()
+                silence = 0 if sign else silence + 1
+                if sign:
+                    self.is_ready, most = True, _SILENCE
                 if self._stopping.is_set():
                     deadline = deadline or time.monotonic() + _STOP
                     if time.monotonic() > deadline:
                         break
+                elif silence > most:
+                    raise _SilentError
             last = self._log(child) or last
         finally:  # the next agent, or this process, must not report beside it
             child.kill()
@@ -185,15 +215,25 @@ class Agent:
             return f"killed by {signal.Signals(-code).name}", -code in _CRASHES
         return f"exit status {code}{': ' if last else ''}{last}", False
 
-    @staticmethod
-    def _log(child: Child) -> str:
-        """Log the messages of the agent. Returns the last one."""
+    def _log(self, child: Child) -> str:
+        """Log the messages of the agent. Returns the last one. A library may print without end in the agent."""
         text = bytes(child.stderr).decode(errors="replace")
         child.stderr.clear()
         lines = [line.removeprefix("otel-hardware: ") for line in text.splitlines() if line.strip()]
-        for line in lines:
-            _LOG.warning("Agent: %s", line)
+        now = time.monotonic()
+        if now - self._log_began >= _LOG_PERIOD:
+            more = self._logged - _MOST_LINES
+            if more > 0:
+                _LOG.warning("Agent: %d more lines", more)
+            self._log_began, self._logged = now, 0
+        for line in lines[: max(0, _MOST_LINES - self._logged)]:
+            _LOG.warning("Agent: %s", printable(line))
+        self._logged += len(lines)
         return lines[-1] if lines else ""
+
+
+class _SilentError(Exception):
+    """The agent gives no sign of life: it is stopped, or the system does not let it run."""
 
 
 def _search_path(path: Sequence[str]) -> list[str]:

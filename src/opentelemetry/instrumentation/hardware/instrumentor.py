@@ -219,6 +219,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         check: Callable[[], None] = self._recorder.advance if self._recorder is not None else lambda: None
         agent = self._agent = Agent(options, resource, give_up, check, ledgers)
         agent.start()
+        self._register_exit_hook()
         return True
 
     def _share_ledgers(self, config: Config, provider: MeterProvider) -> int | None:
@@ -292,12 +293,15 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _at_exit(self) -> None:
         """Read all sources once more before the provider's exit hook makes the last collection."""
+        agent = self._agent
+        if agent is not None and not agent.is_ready:
+            _LOG.warning("The program ends before its agent has started: its hardware is not reported")
         session = self._session
         if session is None or session.pid != os.getpid():
             return
         try:
             deadline = time.monotonic() + session.config.exit_seconds
-            session.read_now(_EXIT_WAIT)
+            session.read_now(_EXIT_WAIT, is_last=True)
             for instruments in [*self._attached]:
                 instruments.shut_down(deadline - time.monotonic())
         except Exception:

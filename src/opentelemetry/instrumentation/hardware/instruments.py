@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider, Observation, get_meter_provider
 
-from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
+from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -23,8 +23,6 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _LOG = logging.getLogger(__name__)
-
-SCOPE = "opentelemetry.instrumentation.hardware"
 
 _REFUSED = r"[^A-Za-z0-9_.\-/]"
 """Characters that the SDK does not accept in the name of an instrument."""
@@ -72,7 +70,7 @@ class Instruments:
         self._empty: dict[_Key, Sequence[Observation]] = {}
         self._ready: set[_Key] = set()
         self._parts: dict[_Key, Sequence[Observation]] = {}
-        self._names: set[tuple[str, str]] = set()
+        self._names: dict[tuple[str, str], int] = {}
         self._failed = False
 
     def is_alive(self) -> bool:
@@ -240,10 +238,9 @@ class Instruments:
         """Return a name that the SDK accepts and that no other metric of the endpoint has."""
         begins_well = metric.name[:1].isascii() and metric.name[:1].isalpha()
         name = ("" if begins_well else "m") + re.sub(_REFUSED, "_", metric.name)[:200]
-        while (metric.endpoint, name.lower()) in self._names:
-            name += "_"
-        self._names.add((metric.endpoint, name.lower()))
-        return name
+        key = metric.endpoint, name.lower()
+        self._names[key] = number = self._names.get(key, 0) + 1
+        return name if number == 1 else f"{name}.{number}"  # the SDK refuses more than 255 characters
 
 
 _TWICE = "shutdown can only be called once"

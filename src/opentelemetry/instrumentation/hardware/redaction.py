@@ -1,4 +1,4 @@
-"""Remove secrets from texts for people: messages, logs and representations."""
+"""Texts for people, in messages, logs and tables: without secrets, and without what a terminal would obey."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 _SHAPES: Final = (
     (re.compile(r"([A-Za-z][\w+.-]{0,30}://)(?:(?!://)\S)*@"), r"\1"),  # the user and password of a URL
+    (re.compile(r"([A-Za-z][\w+.-]{0,30}://)[^\s/:@]*:(?!\d)[^/@\n]{0,1000}@"), r"\1"),  # with a blank in the password
     (re.compile(r"(?<![\w/])[^\s,'\"=(/:]+:[^\s/]{0,1000}@"), ""),  # of an address without a scheme
     (re.compile(r"(://(?:(?!://)[^\s?#])*)[?#](?:\S*[^\s'\":;,.)\]}])?"), r"\1"),  # the query of a URL
     (re.compile(r"(?<=[\w/])\?[^\s'\"]*=[^\s'\"]*"), ""),  # of a path
@@ -19,12 +20,26 @@ _SHORTEST: Final = 4
 
 
 def redacted(text: str) -> str:
-    """Return a text without user info and queries of URLs, and without the headers of the exporters' variables."""
+    """Return a text without user info and queries of URLs, and without the headers of the exporters' variables.
+
+    It is :func:`printable`.
+    """
     for shape, rest in _SHAPES:
         text = shape.sub(rest, text)
     for secret in _header_values():
         text = text.replace(secret, "***")
-    return text
+    return printable(text)
+
+
+def printable(text: str) -> str:
+    """Return a text with escapes in place of control characters, line feeds and marks of direction.
+
+    Endpoints, tools and names of processes may have any characters. A terminal obeys some, and a line feed in a log is
+    the begin of another message.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _header_values() -> list[str]:

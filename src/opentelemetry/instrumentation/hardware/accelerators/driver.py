@@ -44,11 +44,13 @@ class AcceleratorDriver(ABC):
         min_interval: Minimum seconds between two readings.
         span_interval: Seconds between two readings for spans; 0 if the usual readings must do.
         errors: Why the newest reading is incomplete although it has points.
+        only_looks: Whether :meth:`usage` is called for the devices only: means since its last call are kept.
     """
 
     min_interval: float = 0.0
     span_interval: float = 0.0
     errors: Sequence[str] = ()
+    only_looks: bool = False
 
     @abstractmethod
     def devices(self) -> Sequence[Device]:

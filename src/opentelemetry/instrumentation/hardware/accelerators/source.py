@@ -310,8 +310,12 @@ class AcceleratorSource(Source):
         """Find out which devices the program uses, before :meth:`read_slow` does."""
         if self.driver is not None and not self.usage_is_cheap:
             self._refresh_program()
-            for _ in self._usage(self.driver):
-                pass
+            self.driver.only_looks = True
+            try:
+                for _ in self._usage(self.driver):
+                    pass
+            finally:
+                self.driver.only_looks = False
 
     def read_for_spans(self, quickly: bool) -> list[Point]:
         """Read what spans need of the devices that the program uses, or of all while it uses none.

@@ -24,6 +24,9 @@ from opentelemetry.instrumentation.hardware.catalog.scraped import *  # noqa: F4
 from opentelemetry.instrumentation.hardware.catalog.spans import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.model import Metric
 
+SCOPE: Final = "opentelemetry.instrumentation.hardware"
+"""The instrumentation scope of all metrics."""
+
 SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/{FOLLOWED.version}"
 """The version of the semantic conventions that the standard metrics follow."""
 

@@ -50,13 +50,15 @@ class Attached:
 
     Args:
         pid: Its PID.
+        is_ours: Whether it has started this command, as its agent.
 
     Raises:
         Mistake: There is no such process, or this user may not read it.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, is_ours: bool = False) -> None:
         self.pid = pid
+        self.is_ours = is_ours
         self._descriptor: int | None = None
         self._is_running: Callable[[], bool] = lambda: True
         try:
@@ -70,12 +72,8 @@ class Attached:
                 self._is_running = psutil.Process(pid).is_running
             except psutil.Error:
                 raise Mistake(f"there is no process {pid}") from None
-        if not self.is_parent() and start_time(pid) is None:  # as with the mount option hidepid
+        if not is_ours and start_time(pid) is None:  # as with the mount option hidepid
             raise Mistake(f"there is no running process {pid} that this user may read")
-
-    def is_parent(self) -> bool:
-        """Whether the process has started this command, as its agent."""
-        return self.pid == os.getppid()
 
     def environ(self) -> dict[str, str]:
         """Return the environment that the process was started with, without the folders of another user.
@@ -89,6 +87,15 @@ class Attached:
         if os.stat(f"/proc/{self.pid}").st_uid != os.geteuid():
             environ.pop("XDG_RUNTIME_DIR", None)
         return environ
+
+    def has_other_user(self) -> bool:
+        """Whether it runs as another user than this command, because it has dropped its privileges."""
+        import psutil
+
+        try:
+            return bool(psutil.Process(self.pid).uids().effective != os.geteuid())
+        except (AttributeError, psutil.Error):
+            return False
 
     def wait(self, signals: Signals, seconds: float) -> bool:
         """Wait for its end or for a signal. Returns False after the timeout."""

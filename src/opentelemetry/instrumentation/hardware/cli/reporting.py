@@ -98,7 +98,7 @@ def reporting(
     config = settings.config(arguments)
     reporter = reporter or Reporter(os.environ)
     reporter.mode = config.reporter or "auto"
-    if not reporter.update(has_reader=bool(target.text)) and target.text and arguments.attach != os.getppid():
+    if not reporter.update(has_reader=bool(target.text)) and target.text and not arguments.agent:
         if reporter.mode == "never":
             reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
         else:
@@ -156,7 +156,7 @@ def _exported(session: Session, pid: int, target: Target, limit: float) -> Itera
         try:
             yield exports
         finally:
-            session.read_now(_LAST_READING)
+            session.read_now(_LAST_READING, is_last=True)
             for each in exports:
                 each.end()
             _shut_down(provider, limit)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from opentelemetry.instrumentation.hardware.agent import BEAT
 from opentelemetry.instrumentation.hardware.cli import otlp, program, settings, top
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PID",
         help="also export what this process uses; stop when it ends",
     )
+    parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)  # that process has started this one
     parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
     parser.add_argument("--console", action="store_true", help="also show the live view of 'otel-hardware top'")
     settings.add(parser)
@@ -123,15 +125,19 @@ def _run_attached(arguments: argparse.Namespace) -> int:
     from opentelemetry.instrumentation.hardware.pipeline.reporter import reports_itself
 
     with Signals(ENDING, even_ignored=True) as signals:
-        process = program.Attached(arguments.attach)
-        is_reported = not process.is_parent() and reports_itself(process.pid)
+        process = program.Attached(arguments.attach, arguments.agent)
+        is_reported = not arguments.agent and reports_itself(process.pid)
         if is_reported and settings.config(arguments).reporter != "always":
             fix = "with OTEL_PYTHON_HARDWARE_REPORTER=always this command reports it a second time"
             raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
         otlp.set_defaults(os.environ, arguments.interval, service=None)
         with reporting(arguments, process.pid, find_target(arguments), _reporter_of(process)) as (_, exports):
-            while not process.wait(signals, export_interval()):
-                pass
+            has_ended = False
+            while not has_ended:
+                if arguments.agent:
+                    with suppress(OSError):
+                        os.write(sys.stdout.fileno(), b"\n")  # the program waits for a sign of life
+                has_ended = process.wait(signals, BEAT) or (arguments.agent and process.has_other_user())
     return exit_status(exports)
 
 
@@ -139,10 +145,10 @@ def _reporter_of(process: program.Attached) -> Reporter:
     """Return the lock of the job of a running process. An agent has the environment of the process already."""
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 
-    if not process.is_parent():
+    if not process.is_ours:
         with suppress(OSError):
             return Reporter(process.environ(), pid=process.pid)
-    return Reporter(os.environ)
+    return Reporter(os.environ, pid=process.pid)
 
 
 def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:

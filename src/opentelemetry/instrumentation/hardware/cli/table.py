@@ -13,6 +13,7 @@ from opentelemetry.instrumentation.hardware.cli.quantity import duration, rate_t
 from opentelemetry.instrumentation.hardware.cli.summary import summary
 from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
+from opentelemetry.instrumentation.hardware.redaction import printable
 
 IDENTITY = (
     c.FILESYSTEM_MOUNTPOINT,
@@ -116,7 +117,7 @@ def _words(attributes: Attributes, view: View) -> str:
 def _word(key: str, value: str, view: View) -> str:
     if key == c.HW_ID:
         return view.names.get(value, value)
-    return f"cpu {value}" if key == c.CPU_NUMBER else value
+    return f"cpu {value}" if key == c.CPU_NUMBER else printable(value)
 
 
 def _aligned(rows: list[_Row], width: int) -> Iterator[str]:

@@ -79,7 +79,7 @@ class StreamingCommand:
         stdin = _in_memory(document) if document else None
         try:
             arguments = [each.replace("{document}", "/dev/stdin") for each in arguments]
-            self._child = self._command.start(arguments, stdin)
+            self._child = self._command.start(arguments, stdin, detached=0.0)
         finally:
             if stdin is not None:
                 os.close(stdin)

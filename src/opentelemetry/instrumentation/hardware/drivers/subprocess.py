@@ -100,12 +100,13 @@ class Command:
         """
         return self._run(self.start(arguments), seconds)
 
-    def start(self, arguments: Sequence[str], stdin: int | None = None) -> Child:
+    def start(self, arguments: Sequence[str], stdin: int | None = None, detached: float | None = None) -> Child:
         """Start the tool. The caller reads its output and passes it to :meth:`stop`.
 
         Args:
             arguments: The arguments of the tool.
             stdin: A descriptor that the tool reads; without it, stdin is empty.
+            detached: As in :class:`.child.Child`.
 
         Raises:
             ChildProcessError: An earlier child cannot be killed.
@@ -122,7 +123,7 @@ class Command:
             raise Unavailable(f"{self._path} is not executable", self._tool.fix)
         line = [self._path, *self._tool.arguments, *arguments]
         try:
-            return Child(self._tool.name, line, self._environment(), keeper=True, stdin=stdin)
+            return Child(self._tool.name, line, self._environment(), keeper=True, stdin=stdin, detached=detached)
         except (FileNotFoundError, PermissionError) as error:
             raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
 

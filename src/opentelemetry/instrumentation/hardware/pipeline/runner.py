@@ -274,7 +274,7 @@ class SourceRunner:
         self.duration = self._clock() - now
         if errors:
             more = f", and {len(errors) - 1} more of the kind" if len(errors) > 1 else ""
-            self._warn(Problem(self.name, errors[0] + more))
+            self._warn(Problem(self.name, redacted(errors[0] + more)))
         elif self.problem is not None or self._hangs:
             _LOG.info("Source %s has recovered", self.name)
             self.problem = None
@@ -295,9 +295,13 @@ class SourceRunner:
                 self._looks += 1
                 source.look_for_use()
             is_whole = now - self._read_whole >= _WHOLE - 0.01
-            ledger.add(source.read_for_spans(quickly=not is_whole), source.updated)
             self._read_for_spans = now
             self._read_whole = now if is_whole else self._read_whole
+            try:
+                ledger.add(source.read_for_spans(quickly=not is_whole), source.updated)
+            except Exception:  # such as the end of the process; the usual readings decide whether the source has failed
+                _LOG.debug("Source %s cannot be read for spans", self.name, exc_info=True)
+                ledger.interrupt()
             self._span_duration = self._clock() - now
             if self.reads_for_each_span:
                 self._demand.ready = self._demand.rested(now, self._span_duration)

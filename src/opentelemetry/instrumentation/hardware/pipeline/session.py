@@ -288,10 +288,15 @@ class Session:
         for thread in self._read_for_each_span:
             thread.wake()
 
-    def read_now(self, seconds: float) -> None:
-        """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""
+    def read_now(self, seconds: float, is_last: bool = False) -> None:
+        """Read every source now, and wait for them for some seconds in total. Must not be called from a callback.
+
+        Args:
+            seconds: How long to wait.
+            is_last: The process ends: it does not become the reporter of the host any more.
+        """
         deadline = time.monotonic() + seconds
-        if self._role is not None:
+        if self._role is not None and not (is_last and self._role.decided.is_set()):
             read_all([self._role_thread], seconds)
         read_all(self.threads, deadline - time.monotonic())
 

@@ -9,7 +9,6 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import SpanKind, set_span_in_context
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.instruments import SCOPE
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _MOST: Final = 100
@@ -27,7 +26,7 @@ class EnergyByOperation:
 
     def __init__(self, provider: MeterProvider) -> None:
         metric = c.SPAN_ENERGY_BY_OPERATION
-        self._histogram = provider.get_meter(SCOPE, __version__, c.SCHEMA_URL).create_histogram(
+        self._histogram = provider.get_meter(c.SCOPE, __version__, c.SCHEMA_URL).create_histogram(
             metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=_BOUNDARIES
         )
         self._operations: dict[Operation, Mapping[str, str]] = {}

@@ -49,7 +49,7 @@ def byte_of(key: str) -> int:
     for name in _NAMESPACES:
         with suppress(OSError):
             parts.append(os.readlink(f"/proc/self/ns/{name}"))
-    with suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+    with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         parts.append(file.read())
     return int.from_bytes(hashlib.sha256("\0".join(parts).encode(errors="replace")).digest()[:8], "big") >> 2 << 1
 

@@ -106,11 +106,11 @@ def _facts(process: Any, is_new: bool) -> Facts:
             user = process.username()
         with suppress(psutil.AccessDenied):
             command = process.name()
-            command = redacted(" ".join(process.cmdline())) or command
+            command = " ".join(process.cmdline()) or command
         cpu = process.cpu_percent() / 100
         return Facts(
             user,
-            "".join(each if each.isprintable() else "?" for each in command),
+            redacted(command),
             None if is_new else cpu,
             process.memory_info().rss,
             max(0.0, time.time() - process.create_time()),

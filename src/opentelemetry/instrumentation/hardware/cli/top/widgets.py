@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     Layout,
     Line,
 )
+from opentelemetry.instrumentation.hardware.redaction import printable
 
 BACKGROUND = "#121212"
 
@@ -48,7 +49,7 @@ _STYLES = {
 
 def strip_of(line: Line, width: int) -> Strip:
     """Return a line of exactly this width."""
-    segments = [Segment(text, _STYLES[style]) for text, style in line if text]
+    segments = [Segment(printable(text), _STYLES[style]) for text, style in line if text]
     return Strip(segments).adjust_cell_length(width, _STYLES[""])
 
 
@@ -128,7 +129,7 @@ class Panel(ScrollView, can_focus=True):
         first = round(self.scroll_y)
         scrolled = f"{first + 1}-{min(first + visible, rows)} of {rows}" if rows > visible > 0 else ""
         for name, text in (
-            ("border_title", " · ".join(filter(None, (drawn.title, drawn.note)))),
+            ("border_title", printable(" · ".join(filter(None, (drawn.title, drawn.note))))),
             ("border_subtitle", scrolled),
         ):
             if getattr(self, name) != text:

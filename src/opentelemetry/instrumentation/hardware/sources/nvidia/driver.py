@@ -187,7 +187,7 @@ class Library(AcceleratorDriver):
         for device, listed in users.items():
             own = program_pids & listed.keys()
             if own:
-                shares = device.shares()
+                shares = None if self.only_looks else device.shares()
                 yield device, usage(listed, own, shares if shares is not None and program.exist(shares) else None)
 
     def holders(self) -> Iterable[tuple[Device, Users]]:

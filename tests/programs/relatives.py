@@ -1,0 +1,26 @@
+"""The children of this process, and its agents, which are not its children."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+
+def children() -> list[int]:
+    """Return the children of this process."""
+    found: list[int] = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def agents(pid: int) -> list[int]:
+    """Return the agents of a process, without the shells that started them."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            line = (process / "cmdline").read_text(errors="replace")
+            if f"'--attach', '{pid}'" in line and not line.startswith("/bin/sh"):
+                found.append(int(process.name))
+    return found
