@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import math
 import os
 import re
 import signal
@@ -14,6 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.children import descriptors, lives
 from tests.stage import Clock
@@ -288,7 +290,7 @@ def test_silence_for_three_periods_kills_the_tool(make_stream: Callable[..., Str
     clock.now += 2.0
     with pytest.raises(TimeoutError, match="tool printed nothing for 3 periods"):
         stream.read()
-    assert not lives(_pids(tmp_path / "pid")[0])
+    wait_for(lambda: not lives(_pids(tmp_path / "pid")[0]), LONG, "end of the tool")
 
 
 def test_first_line_may_take_ten_seconds(make_stream: Callable[..., StreamingCommand]) -> None:
@@ -475,6 +477,32 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     wait_for(lambda: not lives(pid), LONG, "end of the tool")
     stream.open([], LONG)
     assert _read_lines(stream, 1) == [b"a"]
+
+
+def test_tool_that_runs_is_no_child_of_the_program_unless_orphans_stay_zombies(
+    make_stream: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some programs that are process 1 of a container reap no orphans. Here, one of ours has the state of those."""
+    stream = make_stream("put(f'{os.getppid()}\\n')")
+    stream.open([], LONG)
+    (parent,) = _read_lines(stream, 1)
+    assert int(parent) != os.getpid()
+    assert psutil.Process(int(parent)).ppid() != os.getpid()
+    stream.close()
+    zombies: list[int] = []
+    for _ in range(20):
+        zombies.append(os.posix_spawn("/bin/sh", ["sh", "-c", ":"], {}, setpgroup=zombies[0] if zombies else 0))
+        os.waitid(os.P_PID, zombies[-1], os.WEXITED | os.WNOWAIT)
+    try:
+        monkeypatch.setattr(
+            "opentelemetry.instrumentation.hardware.drivers.child._ended", lambda: {zombies[0]: -math.inf}
+        )
+        stream.open([], LONG)
+        (parent,) = _read_lines(stream, 1)
+        assert int(parent) == os.getpid()
+    finally:
+        for each in zombies:
+            os.waitpid(each, 0)
 
 
 def test_missing_tool_is_unavailable(make_stream: Callable[..., StreamingCommand], tmp_path: Path) -> None:

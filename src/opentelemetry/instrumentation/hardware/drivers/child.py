@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -27,7 +27,7 @@ _KEEPER: Final = "read -r _; kill -KILL 0"
 """Kills its process group at the end of its stdin, which is a pipe: when our process ends in any way."""
 
 _DETACHED: Final = """\
-{ "$@" <&5 3<&- 4>&- 5<&- & tool=$!; trap '' TERM
+{ "$@" <&5 3<&- 5<&- & tool=$!; trap '' TERM
 { read -r _; kill -TERM 0; [ $0 = 0 ] || sleep $0; kill -KILL 0; } <&3 >/dev/null 2>&1 4>&- 5<&- &
 wait $tool 2>/dev/null; echo $? >&4; } &"""
 """Starts the tool and its keeper in the background, and writes the exit status of the tool to descriptor 4. The keeper
@@ -78,7 +78,8 @@ class Child:
     does. A process of the tool that leaves the group is not killed.
 
     A detached child has a keeper, too, and a shell that waits for it. They are children of process 1. If that is this
-    process, or if this one adopts orphans, the child cannot be detached, and is one of the program's.
+    process, if this one adopts orphans, or if process 1 leaves them as zombies, as some programs do that are the first
+    of a container, the child cannot be detached, and is one of the program's.
 
     A child is spawned directly and not by :mod:`subprocess`. Popen waits for the end of a pipe that a process forked by
     the program at the same moment, such as a worker, keeps open for its whole life.
@@ -263,6 +264,7 @@ class Child:
                 text = os.read(self._status, 16)
                 status = int(text) if text.strip().isdigit() else 128 + signal.SIGKILL  # the shell was killed as well
                 self.code = status if status <= 128 else 128 - status
+                _ended()[self.pid] = time.monotonic()
                 self.terminate()
         elif self.code is None:
             try:
@@ -313,14 +315,41 @@ def _children() -> weakref.WeakSet[Child]:
     return children
 
 
+_REAPED: Final = 60.0
+"""Seconds after which process 1 should have reaped an orphan. Some look only now and then."""
+
+_MOST_ZOMBIES: Final = 10
+"""Zombies of ours above which process 1 counts as one that reaps no orphans."""
+
+
+@cache
+def _ended() -> dict[int, float]:
+    """Return when detached children have ended, in monotonic seconds by their process group."""
+    return {}
+
+
 def _can_detach() -> bool:
-    """Whether a child of a child that has exited becomes one of another process."""
+    """Whether a child of a child that has exited becomes one of another process, which reaps it."""
     if os.getpid() == 1 or not os.access(_SHELL, os.X_OK):
+        return False
+    before = time.monotonic() - _REAPED
+    if _zombies({group for group, ended in _ended().items() if ended < before}) > _MOST_ZOMBIES:
         return False
     adopts = ctypes.c_int()
     with suppress(AttributeError, OSError):  # only Linux has it
         ctypes.CDLL(None).prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
     return not adopts.value
+
+
+def _zombies(groups: Collection[int]) -> int:
+    """Return the number of processes of these groups that have exited and were not reaped."""
+    import psutil
+
+    count = 0
+    for process in psutil.process_iter() if groups else ():
+        with suppress(psutil.Error, OSError):
+            count += os.getpgid(process.pid) in groups and process.status() == psutil.STATUS_ZOMBIE
+    return count
 
 
 def _reap(pid: int) -> None:
