@@ -110,7 +110,7 @@ def playing(
     provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
     ours = HardwareInstrumentor()
     with patch.object(instrumentor, "Session", session):
-        ours.instrument(meter_provider=provider, **(settings or {}))
+        ours.instrument(meter_provider=provider, **{"spans": "off", **(settings or {})})  # another test may have spans
     try:
         yield Playing(reader, made[0], clock)
         ours.uninstrument()
