@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -206,3 +207,12 @@ def test_refused_metric_is_logged_once(program: Program, caplog: pytest.LogCaptu
     assert program.exported()["test.level"] == 1
     (warning,) = warnings(caplog)
     assert "test.heat cannot be reported" in warning
+
+
+def test_long_names_that_begin_alike_are_distinct_and_accepted() -> None:
+    provider = MeterProvider(shutdown_on_exit=False)
+    instruments = Instruments(provider)
+    rows = [replace(POWER, name=f"{'m' * 240}{number}", endpoint="page") for number in range(1000)]
+    names = {instruments._accepted_name(row) for row in rows}
+    assert len(names) == len(rows)
+    assert max(map(len, names)) <= 255

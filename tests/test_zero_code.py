@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 
@@ -138,3 +139,10 @@ def test_disabled_sdk_exports_nothing(sink: Sink) -> None:
 def test_every_setting_has_a_command_line_flag() -> None:
     outcome = children.run(["opentelemetry-instrument", "--help"])
     assert [field.name for field in fields(Config) if f"--hardware_{field.name}" not in outcome.stdout] == []
+
+
+def test_warnings_about_encodings_that_are_errors_stop_nothing() -> None:
+    program = "from opentelemetry.instrumentation.hardware import HardwareInstrumentor as H; H().instrument()"
+    flags = ["-X", "warn_default_encoding", "-W", "error::EncodingWarning"]
+    outcome = children.run([sys.executable, *flags, "-c", program])
+    assert (outcome.returncode, outcome.stderr) == (0, "")
