@@ -272,6 +272,14 @@ def test_slots_of_a_long_span_are_bounded() -> None:
     assert len(program.shares._open) == 1
 
 
+def test_notes_are_bounded_when_our_threads_are_blocked() -> None:
+    program = Simulation()
+    for number in range(10_000):
+        program.shares.begin(number, None)
+        program.shares.forget(number)
+        assert len(program.shares._notes) <= 2002
+
+
 @pytest.mark.parametrize("method", ["equal", "tokens"])
 def test_span_of_a_signal_handler_leaves_the_shares_right(method: str, caplog: pytest.LogCaptureFixture) -> None:
     """The handler runs at each line once."""

@@ -33,7 +33,7 @@ from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
-from opentelemetry.instrumentation.hardware.spans.shares import Share, Shares
+from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _LOG = logging.getLogger(__name__)
 
@@ -226,42 +226,56 @@ class SpanRecorder:
 
     def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
         """Measure a span that ends."""
-        session, shares = self._session, self._shares
+        session = self._session
         if session is None or session.demand is None or self._pid != os.getpid():
             return
         if opened.operation is not None:
-            if shares is not None:
-                self._record(shares.end(span.get_span_context().span_id), span, opened.operation)
+            self._end_share(span, None, opened.operation)
             return
         session.demand.end(id(opened))
-        begin, values = span.start_time, {}
-        now = time.time_ns()
+        begin, now = span.start_time, time.time_ns()
         end = now if end_time is None else end_time
-        is_kept = begin is not None and self._filter.is_long(span, end - begin) and self._filter.accepts(span)
-        if is_kept:
+        values: dict[str, float | str] = {}
+        if begin is not None and self._filter.is_long(span, end - begin) and self._filter.accepts(span):
             cpu_time = None
             if opened.cpu_time is not None and now - end < _LATE:
                 cpu_time = time.process_time() - opened.cpu_time
             values = measured(session.span_rows, begin / 1e9, end / 1e9, cpu_time)
-        if shares is not None and opened.has_share:
-            energy = values.get(_ENERGY)
-            assert not isinstance(energy, str)
-            tokens = _tokens(span.attributes or {}) if shares.by_tokens else 0.0
-            share = shares.end(span.get_span_context().span_id, energy, tokens, energy is not None)
-            if share is not None:
-                if energy is not None:
-                    values[_SHARE] = rounded(min(energy, share.energy + share.given))
-                    if shares.by_tokens:
-                        values[_SHARE_METHOD] = "tokens" if share.is_weighted else "equal"
-                if self._metric is not None:
-                    self._record(share, span, (span.name, span.kind, (span.attributes or {}).get(c.REQUEST_MODEL)))
+        if opened.has_share:
+            values.update(self._end_share(span, values.get(_ENERGY)))
         if values and span.is_recording():
             free = free_attributes(span)
             span.set_attributes(values if free >= len(values) else dict(islice(values.items(), int(free))))
 
-    def _record(self, share: Share | None, span: Any, operation: Operation) -> None:
-        if share is not None and share.energy > 0.0 and self._metric is not None:
-            self._metric.record(share.energy, span, operation)
+    def _end_share(self, span: Any, energy: Any, operation: Operation | None = None) -> Mapping[str, float | str]:
+        """End the share of a span. Returns its attributes.
+
+        Args:
+            span: The span.
+            energy: Its energy, if it is known.
+            operation: Name, kind and model of a span that is not recorded.
+        """
+        shares, metric = self._shares, self._metric
+        if shares is None:
+            return {}
+        span_id = span.get_span_context().span_id
+        attributes: Mapping[str, Any] = {} if operation is not None else span.attributes or {}
+        tokens = _tokens(attributes) if shares.by_tokens else 0.0
+        is_kept = energy is not None or operation is not None
+        if energy is None and metric is None:
+            shares.forget(span_id, tokens, is_kept)
+            return {}
+        share = shares.end(span_id, energy, tokens, is_kept)
+        if share is None:
+            return {}
+        if metric is not None and share.energy > 0.0:
+            metric.record(share.energy, span, operation or (span.name, span.kind, attributes.get(c.REQUEST_MODEL)))
+        if energy is None:
+            return {}
+        values: dict[str, float | str] = {_SHARE: rounded(min(energy, share.energy + share.given))}
+        if shares.by_tokens:
+            values[_SHARE_METHOD] = "tokens" if share.is_weighted else "equal"
+        return values
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
         """Release a span that the program has dropped without an end."""

@@ -8,6 +8,8 @@ and equals it if the span was alone. What no span claims is unattributed.
 
 By tokens, which are known when a span ends, a span claims more or less than its presence, and those that end later
 divide the rest.
+
+Spans only note when they begin and end. The notes are taken over when somebody asks for a share, and by our threads.
 """
 
 from __future__ import annotations
@@ -20,13 +22,20 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
 _MAX_SLOTS: Final = 600
 """If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms."""
+
+_MAX_NOTES: Final = 2000
+"""If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms."""
+
+
+_Note: TypeAlias = "tuple[float, Callable[..., object], tuple[Any, ...]]"
+"""What happened to a span: when, in monotonic seconds; the method that takes it over; its arguments."""
 
 
 class Share:
@@ -119,38 +128,38 @@ class Shares:
         self._wall_clock = wall_clock
         self._pid = os.getpid()
         self._lock: Any = threading.RLock()  # Any: typeshed has no _is_owned()
+        self._notes: deque[_Note] = deque()
         self._open: dict[int, Share] = {}  # by the ID of the span, oldest first
         self._leaves = 0
-        self._lost: deque[int] = deque()
         self._slots = [_Slot(clock(), 0.0, 0.0, 0.0)]
         self._totals: dict[Rows, float] = {}  # of each device at the end of the newest closed slot
         self._claimed = 0.0
         self._tokens = self._seconds = 0.0  # of the spans that ended
 
+    # -- any thread, also in a signal handler or a finalizer
+
     def begin(self, span_id: int, parent_id: int | None) -> None:
-        """Begin the share of a span. One that a signal handler or a finalizer begins in the middle of this has none."""
-        if sys.is_finalizing() or self._lock._is_owned():
-            return
-        self._acquire()
-        try:
-            slot = self._advance()
-            parent = None if parent_id is None else self._open.get(parent_id)
-            if parent is not None:
-                if parent.since is not None:
-                    self._claim(parent, 0.0)
-                parent.children += 1
-            self._open[span_id] = Share(parent, slot)
-            self._leaves += 1
-        finally:
-            self._lock.release()
+        """Note that a span began. No lock, no wait."""
+        self._notes.append((self._clock(), self._begin, (span_id, parent_id)))
+        if len(self._notes) > _MAX_NOTES and not self._is_busy() and self._lock.acquire(False):
+            try:
+                self._take_over()
+            finally:
+                self._lock.release()
 
-    def _acquire(self) -> None:
-        """Take the lock. A blocking lock is handed to a thread that waits for the interpreter lock as well.
+    def lose(self, span_id: int) -> None:
+        """Note that nobody can have the share of a span: its energy stays unattributed. No lock, no wait."""
+        self._notes.append((self._clock(), self._lose, (span_id,)))
 
-        Then each thread of a program that computes without pause would wait for it at every span.
+    def forget(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> None:
+        """Note that a span ended whose share nobody asks for. No lock, no wait.
+
+        Args:
+            span_id: Its ID.
+            tokens: As in :meth:`end`.
+            is_kept: As in :meth:`end`.
         """
-        while not self._lock.acquire(False):
-            time.sleep(0.0)
+        self._notes.append((self._clock(), self._end, (span_id, None, tokens, is_kept)))
 
     def end(self, span_id: int, energy: float | None = None, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
         """End the share of a span.
@@ -165,17 +174,73 @@ class Shares:
             The share; None if it is unknown, if it was not begun, or if a signal handler or a finalizer ends it in the
             middle of this.
         """
-        if sys.is_finalizing():  # a thread that has ended may hold the lock
-            return None
-        if self._lock._is_owned():
-            self._lost.append(span_id)
+        if self._is_busy():
+            self.lose(span_id)
             return None
         self._acquire()
         try:
-            self._advance()
+            self._take_over()
+            self._advance(self._clock())
             return self._end(span_id, energy, tokens, is_kept)
         finally:
             self._lock.release()
+
+    def _is_busy(self) -> bool:
+        """Whether this thread is in the middle of this already, or one that had the lock has ended with the program."""
+        return sys.is_finalizing() or bool(self._lock._is_owned())
+
+    def _acquire(self) -> None:
+        """Take the lock. A blocking lock is handed to a thread that waits for the interpreter lock as well.
+
+        Then each thread of a program that computes without pause would wait for it at every span.
+        """
+        while not self._lock.acquire(False):
+            time.sleep(0.0)
+
+    # -- our threads
+
+    def advance(self) -> None:
+        """Take over the notes, and the energy up to now. Called by our threads."""
+        if self._pid != os.getpid():
+            return
+        self._acquire()
+        try:
+            self._take_over()
+            self._advance(self._clock())
+            pending = sum(share.energy for share in self._open.values())
+            pending += sum(slot.open * slot.power for slot in self._slots)
+            used = self._joules(self._slots[-1].end)
+            self.unattributed = max(self.unattributed, used - self._claimed - pending)
+        finally:
+            self._lock.release()
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether any energy has been read."""
+        return self._slots[-1].joules > 0.0
+
+    # -- with the lock
+
+    def _take_over(self) -> None:
+        notes = self._notes
+        while notes:
+            instant, change, arguments = notes.popleft()
+            self._advance(instant)
+            change(*arguments)
+
+    def _begin(self, span_id: int, parent_id: int | None) -> None:
+        parent = None if parent_id is None else self._open.get(parent_id)
+        if parent is not None:
+            if parent.since is not None:
+                self._claim(parent, 0.0)
+            parent.children += 1
+        self._open[span_id] = Share(parent, self._slots[-1])
+        self._leaves += 1
+
+    def _lose(self, span_id: int) -> None:
+        before = self._claimed
+        self._end(span_id, None, 0.0, is_kept=True)
+        self._claimed = before
 
     def _end(self, span_id: int, energy: float | None, tokens: float, is_kept: bool) -> Share | None:
         share = self._open.pop(span_id, None)
@@ -201,47 +266,22 @@ class Shares:
                 self._leaves += 1
         return share if is_known else None
 
-    def lose(self, span_id: int) -> None:
-        """End the share of a span that was forgotten without an end. No lock: any thread may collect the span."""
-        self._lost.append(span_id)
-
-    def advance(self) -> None:
-        """Take over the energy up to now. Called by our threads."""
-        if self._pid != os.getpid():
+    def _advance(self, now: float) -> None:
+        """Extend the newest slot to now, or begin another one if it is long enough."""
+        slot = self._slots[-1]
+        elapsed = now - slot.end
+        if elapsed <= 0.0:  # another thread was faster to note
             return
-        self._acquire()
-        try:
-            self._advance()
-            pending = sum(share.energy for share in self._open.values())
-            pending += sum(slot.open * slot.power for slot in self._slots)
-            used = self._joules(self._slots[-1].end)
-            self.unattributed = max(self.unattributed, used - self._claimed - pending)
-        finally:
-            self._lock.release()
-
-    @property
-    def has_energy(self) -> bool:
-        """Whether any energy has been read."""
-        return self._slots[-1].joules > 0.0
-
-    def _advance(self) -> _Slot:
-        """Extend the newest slot to now, or begin another one if it is long enough. Returns it."""
-        now, slot = self._clock(), self._slots[-1]
         if self._leaves:
-            elapsed = now - slot.end
             slot.last += elapsed / self._leaves
             slot.free += elapsed
             slot.open += elapsed
         slot.end = now
         if now - slot.begin >= INTERVAL:
             self._close(slot)
-        while self._lost:
-            lost = self._end(self._lost.popleft(), None, 0.0, is_kept=True)
-            self._claimed -= 0.0 if lost is None else lost.energy
-        return self._slots[-1]
 
     def _close(self, slot: _Slot) -> None:
-        energy = self._increase(slot.end - slot.begin)
+        energy = self._increase(slot.begin, slot.end)
         before, slot.power = slot.power, energy / (slot.end - slot.begin)
         slots = self._slots
         expected = slot.power or before  # 0: the total before was extrapolated, and too high
@@ -252,16 +292,16 @@ class Shares:
         if len(slots) > _MAX_SLOTS:
             self._slots = [*_merged(slots[: _MAX_SLOTS // 2]), *slots[_MAX_SLOTS // 2 :]]
 
-    def _increase(self, seconds: float) -> float:
-        """Return the joules of the devices in use in the last seconds. What is unknown now is counted when known."""
-        now, increase = self._wall_clock(), 0.0
+    def _increase(self, begin: float, end: float) -> float:
+        """Return the joules of the devices in use between two instants. What is unknown now is counted when known."""
+        increase, offset = 0.0, self._wall_clock() - self._clock()
         for rows in self._rows():
-            total = rows.total(now) if rows.kind == ACCELERATOR and rows.use else None
+            total = rows.total(end + offset) if rows.kind == ACCELERATOR and rows.use else None
             if total is None:
                 continue
             last = self._totals.get(rows)
             if last is None:  # it is used, or read, for the first time
-                last = rows.total(now - seconds) or total
+                last = rows.total(begin + offset) or total
             if total < last / 2:  # another agent counts from 0
                 last = total
             increase += max(0.0, total - last)
