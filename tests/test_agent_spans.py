@@ -72,7 +72,7 @@ def test_values_are_those_of_a_program_without_an_agent(tmp_path: Path) -> None:
     assert of_gpu["agent"] == of_gpu["process"] >= {c.SPAN_ENERGY.name, c.SPAN_UNCERTAINTY.name}
     for values in found.values():
         assert values[c.SPAN_ENERGY.name] == pytest.approx(250.0 * SECONDS, rel=0.1)
-        assert values[c.SPAN_GPU_TIME.name] == pytest.approx(0.4 * SECONDS, rel=0.1)
+        assert values[c.SPAN_GPU_TIME.name] == pytest.approx(0.25 * SECONDS, rel=0.1)
     peak = c.SPAN_GPU_MEMORY_PEAK.name
     assert found["agent"][peak] == found["process"][peak]
 

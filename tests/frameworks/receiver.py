@@ -27,6 +27,7 @@ class Span:
     Attributes:
         name: Its name.
         parent: The name of its parent, ``""`` for a root, ``"?"`` for a parent that did not arrive.
+        begin: When it began, in seconds since the epoch.
         seconds: Its duration.
         is_local_root: Whether it has no parent, or one in another process.
         numbers: Its attributes that are numbers.
@@ -34,6 +35,7 @@ class Span:
 
     name: str
     parent: str
+    begin: float
     seconds: float
     is_local_root: bool
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -100,6 +102,7 @@ class Receiver:
             Span(
                 span.name,
                 names.get((span.trace_id, span.parent_span_id), "?") if span.parent_span_id else "",
+                span.start_time_unix_nano / 1e9,
                 (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9,
                 not span.parent_span_id or bool(span.flags & _IS_REMOTE),
                 {

@@ -16,8 +16,9 @@ from tests import children
 from tests.frameworks.cases import Case
 from tests.frameworks.driving import Driven
 from tests.frameworks.receiver import Receiver
-from tests.frameworks.verdict import WATTS, Run
-from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
+from tests.frameworks.verdict import Run
+from tests.tools.load import WAVERING, loaded
+from tests.tools.nvml import MIB, FakeNvml, h100, listed
 from tests.waiting import wait_for
 
 QUIET = 1.5
@@ -34,8 +35,7 @@ def run(case: Case, environment: Path, ours: Path | None, openai: str, folder: P
         openai: The address of the model.
         folder: An empty folder for its files.
     """
-    gpu = {**h100(0), "PowerUsage": int(1000 * WATTS), "FieldValues.83": f"ullong {moving(5_000_000, 1000 * WATTS)}"}
-    fake = FakeNvml(folder, gpu | {"ComputeRunningProcesses": ""})
+    fake = FakeNvml(folder, {**loaded(h100(0), WAVERING), "ComputeRunningProcesses": ""})
     with Receiver() as receiver:
         words = {"folder": str(folder), "port": str(_free_port()), "endpoint": receiver.endpoint}
         settings = {

@@ -10,24 +10,32 @@ from tests.children import ROOT
 from tests.frameworks.cases import CASES
 from tests.frameworks.receiver import Receiver, Span
 from tests.frameworks.report import Row, line, page
-from tests.frameworks.verdict import WATTS, Counted, Run, judge
+from tests.frameworks.verdict import Counted, Run, judge
+from tests.tools.load import WAVERING
 
 from opentelemetry import trace
+
+BEGIN = 1_800_000_000.0
+
+
+def exact(seconds: float) -> float:
+    """The joules of a span."""
+    return WAVERING.joules(BEGIN, BEGIN + seconds)
 
 
 def span(name: str, parent: str = "", seconds: float = 1.0, error: float = 0.0) -> Span:
     """A span with the values that it must have, and an error of its energy in joules."""
-    numbers = {"hw.energy": WATTS * seconds + error, "hw.uncertainty.energy": 25.0}
+    numbers = {"hw.energy": exact(seconds) + error, "hw.uncertainty.energy": 25.0}
     numbers |= {} if parent else {"process.cpu.time": 0.5}
-    return Span(name, parent, seconds, not parent, numbers)
+    return Span(name, parent, BEGIN, seconds, not parent, numbers)
 
 
 def plain(*spans: Span) -> Run:
     """The same spans without values."""
-    return Run([Span(each.name, each.parent, each.seconds, each.is_local_root) for each in spans])
+    return Run([Span(each.name, each.parent, each.begin, each.seconds, each.is_local_root) for each in spans])
 
 
-AGENT, CHAT, CACHE = span("agent"), span("chat", "agent", 0.5), Span("cache", "agent", 0.01, False)
+AGENT, CHAT, CACHE = span("agent"), span("chat", "agent", 0.5), Span("cache", "agent", BEGIN, 0.01, False)
 
 
 def test_equal_spans_with_values_are_right() -> None:
@@ -42,7 +50,7 @@ def test_lost_span_is_reported() -> None:
 
 
 def test_lost_parent_is_reported() -> None:
-    orphan = Span("chat", "?", 0.5, False, CHAT.numbers)
+    orphan = Span("chat", "?", BEGIN, 0.5, False, CHAT.numbers)
     verdict = judge(plain(AGENT, CHAT), Run([orphan]))
     assert verdict.problems == ("lost: 1 x agent, 1 x chat in agent", "added: 1 x chat in ?")
 
@@ -55,13 +63,13 @@ def test_missing_values_are_reported() -> None:
 
 @pytest.mark.parametrize("seconds", [0.3, 1.0])
 def test_wrong_energy_is_reported(seconds: float) -> None:
-    found = [span("agent", seconds=seconds, error=joules) for joules in (-20, 20, 60)]
+    found = [span("agent", seconds=seconds, error=joules) for joules in (-40, 40, 80)]
     (problem,) = judge(plain(*found), Run(found)).problems
-    assert problem == f"hw.energy of agent is {WATTS * seconds + 60:.0f} J instead of {WATTS * seconds:.0f} J"
+    assert problem == f"hw.energy of agent is {exact(seconds) + 80:.0f} J instead of {exact(seconds):.0f} J"
 
 
 def test_short_local_root_must_have_cpu_time_and_no_energy() -> None:
-    short = Span("cache", "", 0.01, True)
+    short = Span("cache", "", BEGIN, 0.01, True)
     verdict = judge(plain(short), Run([short]))
     assert (verdict.energy, verdict.cpu_time) == (Counted(0, 0), Counted(0, 1))
 

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.frameworks.receiver import Span
-
-WATTS = 250.0
-"""The power of the simulated GPU, which is constant."""
+from tests.tools.load import WAVERING, is_near
 
 LEAST_SECONDS = 0.3
 """Shorter spans need no energy."""
@@ -94,9 +92,9 @@ def _missing(spans: Sequence[Span], attribute: str) -> Iterator[str]:
 def _wrong(spans: Sequence[Span]) -> Iterator[str]:
     """An energy must be that of the span's time, within the bound that the span states."""
     for span in spans:
-        expected, found = WATTS * span.seconds, span.numbers.get(ENERGY)
-        bound = 0.05 * expected + span.numbers.get(BOUND, 0.0)
-        if found is not None and abs(found - expected) > bound:
+        expected = WAVERING.joules(span.begin, span.begin + span.seconds)
+        found = span.numbers.get(ENERGY)
+        if found is not None and not is_near(found, span.numbers.get(BOUND, 0.0), expected):
             yield f"{ENERGY} of {span.name} is {found:.0f} J instead of {expected:.0f} J"
 
 

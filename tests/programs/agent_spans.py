@@ -21,7 +21,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.programs.relatives import agents
-from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
+from tests.tools.load import Constant, loaded
+from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
@@ -33,12 +34,7 @@ if "WITHOUT_MEMFD" in os.environ:
     del os.memfd_create
 agent._PAUSES = (6.0, 6.0)  # longer than values are extrapolated
 Nvidia.slow_interval = 0.1
-gpu = {
-    **h100(0),
-    "FieldValues.83": f"ullong {moving(5_000_000, 250_000.0)}",
-    "UtilizationRates": (40, 10),
-    "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB)),
-}
+gpu = {**loaded(h100(0), Constant(always=0.25)), "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))}
 os.environ.update(FakeNvml(Path(sys.argv[1]), gpu).environment)
 exporter = InMemorySpanExporter()
 provider = TracerProvider()

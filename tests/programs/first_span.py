@@ -1,4 +1,4 @@
-"""A program with one span, which is its first. Prints its attributes as JSON.
+"""A program with one span, which is its first. Prints its attributes, begin and end as JSON.
 
 Usage: first_span.py auto|code|instrument|late|agent PAUSE DURATION [NVML-FOLDER]
 
@@ -17,18 +17,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.children import instrumented
-from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
+from tests.tools.load import WAVERING, loaded
+from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
 from opentelemetry import trace
 
 way, pause, duration = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 if len(sys.argv) > 4 and not os.environ.get("FAKE_NVML_STATE"):
-    gpu = {
-        **h100(0),
-        "PowerUsage": 250_000,
-        "FieldValues.83": f"ullong {moving(5_000_000, 250_000.0)}",
-        "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB)),
-    }
+    gpu = {**loaded(h100(0), WAVERING), "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))}
     os.environ.update(FakeNvml(Path(sys.argv[4]), gpu).environment)
 exporter = InMemorySpanExporter()
 if way == "auto":
@@ -54,4 +50,6 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))  # type: ignore[attr-
 time.sleep(pause)
 with provider.get_tracer("program").start_as_current_span("first"):
     time.sleep(duration)
-print(json.dumps(dict(exporter.get_finished_spans()[0].attributes or {})))
+(span,) = exporter.get_finished_spans()
+times = {"begin": (span.start_time or 0) / 1e9, "end": (span.end_time or 0) / 1e9}
+print(json.dumps({**(span.attributes or {}), **times}))

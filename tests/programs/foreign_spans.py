@@ -72,7 +72,8 @@ if __name__ == "__main__":
             [
                 {
                     "name": each.name,
-                    "seconds": ((each.end_time or 0) - (each.start_time or 0)) / 1e9,
+                    "begin": (each.start_time or 0) / 1e9,
+                    "end": (each.end_time or 0) / 1e9,
                     "attributes": dict(each.attributes or {}),
                 }
                 for each in memory.get_finished_spans()

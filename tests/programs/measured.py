@@ -11,7 +11,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
+from tests.tools.load import WAVERING, loaded
+from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
 from opentelemetry.instrumentation.hardware import Measurement, measure
 
@@ -21,18 +22,12 @@ found: dict[str, Any] = {}
 
 def keep(name: str, block: Measurement) -> None:
     """Keep the values of a block."""
-    found[name] = vars(block)
+    found[name] = {**vars(block), "end": time.time()}
 
 
 fake = None
 if len(sys.argv) > 1:
-    gpu = {
-        **h100(0),
-        "PowerUsage": 250_000,
-        "FieldValues.83": f"ullong {moving(5_000_000, 250_000.0)}",
-        "UtilizationRates": (40, 10),
-        "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB)),
-    }
+    gpu = {**loaded(h100(0), WAVERING), "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))}
     fake = FakeNvml(Path(sys.argv[1]), gpu)
     os.environ.update(fake.environment)
 with measure() as first:
@@ -79,7 +74,7 @@ if fake is not None:
         fake.set_lines({"gpu0.ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))})
         with measure() as child:
             time.sleep(1.0)
-        os.write(writing, json.dumps(vars(child)).encode())
+        os.write(writing, json.dumps({**vars(child), "end": time.time()}).encode())
         os._exit(0)
     os.waitpid(pid, 0)
     found["child"] = json.loads(os.read(reading, 10_000))

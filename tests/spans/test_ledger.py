@@ -90,6 +90,19 @@ def test_rate_is_integrated() -> None:
     assert found.busy == pytest.approx(0.25 * 4.1)
 
 
+def test_integral_ends_where_the_row_does() -> None:
+    """The row has the time at which the driver updated its energy counter, up to 0.1 s before the reading."""
+    clock, dice = Clock(100.0), random.Random(1)
+    ledger = Ledger(Rows, clock, lambda: EPOCH + clock.now)
+    ledger.use({"GPU-1"}, is_known=True)
+    for _ in range(100):
+        clock.now += 0.1
+        ledger.add([ENERGY(joules(clock.now)), BUSY(Rate(0.25))], {"GPU-1": EPOCH + clock.now - dice.uniform(0.0, 0.1)})
+    found = ledger.rows[0].measure(EPOCH + 109.0, EPOCH + 111.0)  # the second half is extrapolated
+    assert found is not None
+    assert found.busy == pytest.approx(0.5)
+
+
 @pytest.mark.parametrize("interrupted", [True, False])
 def test_integral_over_a_long_gap_is_unknown(interrupted: bool) -> None:
     """The energy is known: the device counts it."""

@@ -42,9 +42,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Span:
-    """One span with its duration and its resource."""
+    """One span with its begin, in seconds since the epoch, its duration and its resource."""
 
     name: str
+    begin: float
     seconds: float
     attributes: Mapping[str, Value]
     resource: Mapping[str, Value]
@@ -164,6 +165,7 @@ def spans_of(message: Mapping[str, Any]) -> Iterator[Span]:
             for span in group.get("spans", []):
                 yield Span(
                     name=span["name"],
+                    begin=int(span["startTimeUnixNano"]) / 1e9,
                     seconds=(int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) / 1e9,
                     attributes=_attributes(span),
                     resource=resource,

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import floor
 from pathlib import Path
+from typing import Any
 
 from tests.tools.nvml import Gpu, Value
 
@@ -172,6 +173,23 @@ class Random(Load):
         z = (z ^ z >> 27) * 0x94D049BB133111EB & _BITS
         level = ((z ^ z >> 31) >> 11) / 9007199254740992.0
         return 1 - level if mirrored else level
+
+
+WAVERING = Random(seed=7)
+"""The load of the GPUs whose energy spans are compared with: 100 to 700 W, another level every 0.3 s."""
+
+
+def check_energy(values: Mapping[str, Any], begin: float, end: float, gpus: int = 1, load: Load = WAVERING) -> None:
+    """Check ``hw.energy`` of a span against the exact energy of its time."""
+    exact = sum(load.joules(begin, end, gpu) for gpu in range(gpus))
+    found, bound = values["hw.energy"], values["hw.uncertainty.energy"]
+    assert 0.0 < bound <= found
+    assert is_near(found, bound, exact), f"{found} J with a bound of {bound} J instead of {exact} J"
+
+
+def is_near(found: float, bound: float, exact: float) -> bool:
+    """Return whether an energy differs by no more than twice its bound and 2 %. The power may do what it never did."""
+    return abs(found - exact) < 2 * bound + 0.02 * exact
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -236,6 +236,8 @@ class _Device:
 
     def add(self, now: float, wall: float, points: Iterable[Point], updated: float | None) -> None:
         """Add a reading."""
+        if updated is not None:  # the row is of that instant, and so are its integrals
+            now, wall = now + updated - wall, updated
         throttled, has_energy, is_counter = 0.0, False, False
         for series, value in points:
             column = _COLUMNS[series.metric]
@@ -255,11 +257,9 @@ class _Device:
             return  # the call failed: the row would say that it used nothing
         energy = self._totals.get(ENERGY, nan)
         time, last = self._row
-        if is_counter and self.rows.kind != PROCESS:
-            if updated is not None:
-                wall = updated
-            elif energy == last and wall - time < _UPDATE:
-                wall = time
+        is_repeated = updated is None and energy == last and wall - time < _UPDATE
+        if is_counter and is_repeated and self.rows.kind != PROCESS:
+            wall = time
         totals = energy, self._totals.get(BUSY, nan), self._totals.get(THROTTLED, nan)
         lag = LAG if is_counter and updated is None and self.rows.kind == ACCELERATOR else 0.0
         self.rows.add(wall, totals, self._memory, lag)
@@ -274,7 +274,7 @@ class _Device:
             if now - before > _LONGEST_INTEGRAL:  # what it was in between is unknown, and so are earlier totals
                 self.rows.forget(_COLUMNS[series.metric])
                 return 0.0
-            return value.per_second * (now - before)
+            return value.per_second * max(0.0, now - before)
         count = _number(value)
         last = self._counts.get(series, count)
         self._counts[series] = count
