@@ -50,10 +50,10 @@ def _seconds(word: str) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print the table, and return 1 when a bound is missed in quiet rounds."""
+    """Measure, print the table, and return 1 when a bound is missed beyond doubt."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks",
-        description="Measure the package beside its alternatives; status 1 means a bound missed in quiet rounds.",
+        description="Measure the package beside its alternatives; status 1 means a bound missed beyond doubt.",
     )
     parser.add_argument("--quick", action="store_true", help="about a minute instead of fifteen")
     parser.add_argument("--seconds", metavar="N", type=_seconds, help="measure for N seconds in all, start-up apart")

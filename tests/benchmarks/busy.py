@@ -21,7 +21,7 @@ from functools import partial
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.steady import in_turn, work, yardstick
+from tests.benchmarks.steady import Round, in_turn, work, yardstick
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -63,9 +63,13 @@ def figures(seconds: float) -> list[Figure]:
         return max(yardstick(), far)
 
     with _on(here):
-        cost = in_turn({"alone": lambda: _computed(turn), "beside": beside}, seconds, stick, most=None)
-    loss = max(0.0, 1 - cost["alone"] / cost["beside"]) / max(1.0, statistics.median(readings)) / _SAMPLE
-    return cost.marked(Figure("a busy thread loses", 100 * loss, "% of speed", bound=0.1))
+        cost = in_turn({"alone": lambda: _computed(turn), "beside": beside}, seconds, stick)
+    per_second = max(1.0, statistics.median(readings))
+
+    def loss(each: Round) -> float:
+        return 100 * max(0.0, 1 - each["alone"] / each["beside"]) / per_second / _SAMPLE
+
+    return [cost.figure("a busy thread loses", loss, "% of speed", bound=0.1)]
 
 
 def _computed(seconds: float) -> float:

@@ -10,17 +10,13 @@ itself, which is the same in each mode: throughput is this time as a share of th
 request is the process's CPU time as a multiple of it. An agent's CPU time is not included, but it does take time from
 the program if all CPUs are busy.
 
-A figure is the median over the rounds of the ratio to the program without the package. It stands beside the interval
-in which the median lies with 95 % probability. The simulated driver of the GPUs builds its answers from text, which
-costs more than a real one.
+A figure is the median over the rounds of the ratio to the program without the package.
 """
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
-import statistics
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -28,6 +24,7 @@ from contextlib import ExitStack
 from itertools import chain, cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +34,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Tracer
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.steady import ENOUGH, STICK, reference, work
+from tests.benchmarks.steady import STICK, judged, reference, work
 from tests.sink import Sink
 from tests.tools.nvml import MIB, FakeNvml, h100, listed, moving
 from tests.waiting import wait_for
@@ -66,9 +63,6 @@ _START_LIMIT = 120.0
 
 _SLICE = 0.5
 """Seconds for which each works in turn."""
-
-_MOST_NOISE = 0.02
-"""Width of the interval above which a figure is noisy."""
 
 
 class Mode(NamedTuple):
@@ -129,21 +123,12 @@ def _of(name: str, rounds: Sequence[Mapping[str, Measured]]) -> list[Figure]:
     """The figures of a mode."""
     mode = MODES[name]
     pairs = [(found[name], found[_WITHOUT]) for found in rounds]
-    requests = sorted(ours.throughput / without.throughput for ours, without in pairs)
-    cpu = sorted(ours.cpu / without.cpu for ours, without in pairs)
+    requests = [ours.throughput / without.throughput for ours, without in pairs]
+    cpu = [ours.cpu / without.cpu for ours, without in pairs]
     return [
-        _median(Figure(f"requests/s, {name}", 0.0, "x", bound=mode.least, minimum=True), requests),
-        _median(Figure(f"CPU/request, {name}", 0.0, "x", bound=mode.most), cpu),
+        judged(Figure(f"requests/s, {name}", median(requests), "x", bound=mode.least, minimum=True), requests),
+        judged(Figure(f"CPU/request, {name}", median(cpu), "x", bound=mode.most), cpu),
     ]
-
-
-def _median(figure: Figure, ratios: Sequence[float]) -> Figure:
-    """The figure with the median of sorted ratios, and the interval that it lies in with 95 % probability."""
-    count = len(ratios)
-    margin = 0.98 * math.sqrt(count)  # of the rank, by the binomial distribution
-    least, most = ratios[max(0, round(count / 2 - margin))], ratios[min(count - 1, round(count / 2 + margin))]
-    figure = figure._replace(ours=statistics.median(ratios), least=least, most=most)
-    return figure._replace(noisy=count < ENOUGH or most - least > _MOST_NOISE)
 
 
 class _Program:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -17,10 +16,11 @@ class Figure(NamedTuple):
         beside: The alternative's number; None when the alternative is not installed.
         bound: The maximum or the minimum of ours; None if the number is only informative.
         relative: Whether the bound is a multiple of the alternative's number, not a number in the unit.
-        noisy: Whether too few quiet rounds were left to rely on the number.
+        noisy: Whether the rounds leave open on which side of the bound the number is.
         minimum: Whether the bound is a minimum.
-        least: The smallest number of a round; with `most`, shown where there is no alternative.
-        most: The largest number of a round.
+        least: The lower end of the interval of the median; with `most`, shown where there is no alternative.
+        most: Its upper end.
+        paired: The median of the ratios to the alternative's number in each round.
     """
 
     name: str
@@ -34,11 +34,7 @@ class Figure(NamedTuple):
     minimum: bool = False
     least: float | None = None
     most: float | None = None
-
-    def over(self, rounds: Iterable[float]) -> Figure:
-        """The figure with the smallest and the largest number of its rounds."""
-        numbers = sorted(rounds)
-        return self._replace(least=numbers[0], most=numbers[-1])
+    paired: float | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -47,6 +43,8 @@ class Figure(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
+        if self.paired is not None:
+            return self.paired
         return self.ours / self.beside if self.beside else None
 
     @property
@@ -59,7 +57,7 @@ class Figure(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether the bound is missed in quiet rounds."""
+        """Whether the bound is missed beyond doubt."""
         return self.holds is False and not self.noisy
 
     def document(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import Any
 import pynvml
 from tests.benchmarks import fresh, peer
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.steady import in_turn, milliseconds
+from tests.benchmarks.steady import Round, Rounds, in_turn, milliseconds
 from tests.sources.nvidia_gpus import OnHost
 from tests.tools import nvml
 
@@ -56,12 +56,14 @@ def figures(seconds: float) -> list[Figure]:
 
 
 def _of(model: str, seconds: float) -> Iterator[Figure]:
-    readings: dict[str, tuple[int, int, float]]
-    readings, noisy = fresh.call(f"{__name__}:measured", model, seconds)
-    calls = {name: made / GPUS for name, (made, _, _) in readings.items()}
-    cost = {name: milliseconds for name, (_, _, milliseconds) in readings.items()}
-    each = {name: 1e3 * milliseconds / points for name, (_, points, milliseconds) in readings.items()}
-    asks = {name: made / points for name, (made, points, _) in readings.items()}
+    readings: dict[str, tuple[int, int]]
+    readings, rounds = fresh.call(f"{__name__}:measured", model, seconds)
+    cost = Rounds(rounds)
+    calls = {name: made / GPUS for name, (made, _) in readings.items()}
+    asks = {name: made / points for name, (made, points) in readings.items()}
+
+    def per_value(name: str) -> Callable[[Round], float]:
+        return lambda each: 1e3 * each[name] / readings[name][1]
 
     def figure(name: str, ours: float, unit: str, beside: str, table: dict[str, float], **options: Any) -> Figure:
         return Figure(name.format(MODELS[model]), ours, unit, PEERS[beside], table.get(beside), **options)
@@ -71,15 +73,17 @@ def _of(model: str, seconds: float) -> Iterator[Figure]:
     for name in PEERS:
         if name in readings:
             yield figure("calls per {} value", asks["everything"], "calls", name, asks)
-    yield figure("8 {}, sample", cost["sample"], "ms of CPU", "nvitop", cost, bound=1.5, noisy=noisy)
-    yield figure("8 {}, all values", cost["everything"], "ms of CPU", "nvitop", cost, noisy=noisy)
-    for name in PEERS:
+    for kind, run, bound in (("sample", "sample", 1.5), ("all values", "everything", None)):
+        beside = (PEERS["nvitop"], "nvitop") if "nvitop" in readings else ()
+        yield cost.figure(f"8 {MODELS[model]}, {kind}", run, "ms of CPU", *beside, bound=bound)
+    for name, title in PEERS.items():
         if name in readings:
-            yield figure("8 {}, per value", each["everything"], "µs of CPU", name, each, noisy=noisy)
+            ours, theirs = per_value("everything"), per_value(name)
+            yield cost.figure(f"8 {MODELS[model]}, per value", ours, "µs of CPU", title, theirs)
 
 
-def measured(model: str, seconds: float) -> tuple[dict[str, tuple[int, int, float]], bool]:
-    """Of each reading: the calls, the points, and CPU milliseconds beyond the calls; and whether those are noisy."""
+def measured(model: str, seconds: float) -> tuple[dict[str, tuple[int, int]], Rounds]:
+    """Of each reading, the calls and the points; and rounds of CPU milliseconds beyond the calls."""
     with machine(model) as config:
         peers = {name: make() for name, make in (("openlit", _openlit), ("nvitop", _nvitop)) if _has(name)}
         calls: dict[str, list[Callable[[], object]]] = {}
@@ -98,11 +102,14 @@ def measured(model: str, seconds: float) -> tuple[dict[str, tuple[int, int, floa
             runs[name] = partial(timed, read)
             runs[f"calls of {name}"] = partial(timed, partial(_repeat, calls[name]))
         cost = in_turn(runs, seconds)
-    beyond = {name: max(0.0, cost[name] - cost[f"calls of {name}"]) for name in readings}  # noise may be larger
-    found = {name: (len(calls[name]), points[name], beyond[name]) for name in readings}
+    for each in cost:
+        for name in readings:
+            each[name] = max(0.0, each[name] - each[f"calls of {name}"])  # noise may be larger
+        each["everything"] = each["sample"] + each["seldom"]
+    found = {name: (len(calls[name]), points[name]) for name in readings}
     sample, seldom = found["sample"], found.pop("seldom")
-    found["everything"] = (sample[0] + seldom[0], sample[1] + seldom[1], sample[2] + seldom[2])
-    return found, cost.noisy
+    found["everything"] = (sample[0] + seldom[0], sample[1] + seldom[1])
+    return found, cost
 
 
 def asked(model: str) -> list[Counter[str]]:

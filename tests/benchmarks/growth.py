@@ -31,12 +31,10 @@ def figures(seconds: float) -> list[Figure]:
             seconds,
             lambda: ask("yardstick"),
         )
-    return cost.marked(
-        *(
-            Figure(name, cost[run], "ms of CPU", "without", cost["alone"], 1.1, relative=True)
-            for name, run in ((f"{SOCKETS:,} sockets open", "sockets"), (f"{PROCESSES} other processes", "processes"))
-        )
-    )
+    return [
+        cost.figure(name, run, "ms of CPU", "without", "alone", bound=1.1, relative=True)
+        for name, run in ((f"{SOCKETS:,} sockets open", "sockets"), (f"{PROCESSES} other processes", "processes"))
+    ]
 
 
 @contextmanager

@@ -35,12 +35,11 @@ def figures(seconds: float) -> list[Figure]:
         run(instrumentor)  # writes the byte code
         runs[name] = partial(run, instrumentor)
         runs[f"memory of {name}"] = partial(memory.__getitem__, instrumentor)
-    cost = in_turn(runs, seconds)
-    used, beside = (cost[f"memory of {name}"] for name in ("ours", "peer"))
-    return cost.marked(
-        Figure("import", cost["ours"], "ms of CPU", "system-metrics", cost["peer"], 15.0),
-        Figure("private memory", used, "MiB", "system-metrics", beside, 1.5),
-    )
+    cost = in_turn(runs, seconds, plain=[f"memory of {name}" for name in _INSTRUMENTORS])
+    return [
+        cost.figure("import", "ours", "ms of CPU", "system-metrics", "peer", bound=15.0),
+        cost.figure("private memory", "memory of ours", "MiB", "system-metrics", "memory of peer", bound=1.5),
+    ]
 
 
 def added(instrumentor: str) -> tuple[float, float]:

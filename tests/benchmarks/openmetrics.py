@@ -34,10 +34,8 @@ def figures(seconds: float) -> list[Figure]:
         seconds,
     )
     return [
-        *cost.marked(
-            Figure("50 wanted by name", cost["name"], "ms of CPU", "all of them", cost["all"], 0.1, relative=True),
-            Figure("200 wanted by a label", cost["label"], "ms of CPU", "all of them", cost["all"]),
-        ),
+        cost.figure("50 wanted by name", "name", "ms of CPU", "all of them", "all", bound=0.1, relative=True),
+        cost.figure("200 wanted by a label", "label", "ms of CPU", "all of them", "all"),
         Figure("memory kept by 10 scrapes", _kept(page), "KiB", bound=64),
     ]
 

@@ -25,10 +25,10 @@ def figures(seconds: float) -> list[Figure]:
         },
         seconds,
     )
-    return cost.marked(
-        Figure("host and process, warm", cost["reading"], "ms of CPU", "psutil", cost["psutil"], 1.0, relative=True),
-        Figure("sample of all sources", cost["sample"], "ms of CPU", "psutil", cost["psutil"]),
-    )
+    return [
+        cost.figure("host and process, warm", "reading", "ms of CPU", "psutil", "psutil", bound=1.0, relative=True),
+        cost.figure("sample of all sources", "sample", "ms of CPU", "psutil", "psutil"),
+    ]
 
 
 def _psutil(process: psutil.Process = psutil.Process()) -> None:  # noqa: B008 - made once on purpose

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.steady import ENOUGH, TOLERANCE
+from tests.benchmarks.steady import ENOUGH, MOST_NOISE
 
 WIDTH = 100
 _COLUMNS = {"what": 28, "ours": 16, "beside": 27, "bound": 7, "holds": 6, "change": 6}
@@ -83,9 +83,8 @@ def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> It
         yield f"{alternative} is not installed: {count} figures are without it."
     if any(figure.noisy for figure in figures):
         yield (
-            f"~ noisy: fewer than half of the rounds were quiet, or fewer than {ENOUGH}. In a quiet round a fixed "
-            f"computation, timed before and after each measurement, takes at most {TOLERANCE} times its best. "
-            "A bound missed in noise does not count."
+            f"~ noisy: the bound is in the 95 % interval of the median, or this is wider than {MOST_NOISE:.0%} of a "
+            f"figure without one, or there were fewer than {ENOUGH} rounds. A bound missed in noise does not count."
         )
     if earlier is not None:
         yield (
@@ -100,11 +99,11 @@ def notes(figures: list[Figure], earlier: Mapping[str, Any] | None = None) -> It
                     yield f"Different {part}: {name} was {then.get(name, 'absent')}, is {now.get(name, 'absent')}."
     missed = [figure.name for figure in figures if figure.missed]
     bounds = sum(figure.holds is not None for figure in figures)
-    quiet = sum(figure.holds is not None and not figure.noisy for figure in figures)
+    clear = sum(figure.holds is not None and not figure.noisy for figure in figures)
     if missed:
-        yield f"{len(missed)} of {quiet} bounds measured in quiet rounds missed: {', '.join(missed)}."
+        yield f"{len(missed)} of {clear} clear bounds missed: {', '.join(missed)}; {bounds} bounds in all."
     else:
-        yield f"No bound missed in quiet rounds; {quiet} of {bounds} bounds were measured in quiet rounds."
+        yield f"No bound missed; {clear} of {bounds} bounds are clear."
 
 
 def filled(text: str) -> str:

@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import Tracer
 from tests.benchmarks import fresh
 from tests.benchmarks.figure import Figure
-from tests.benchmarks.steady import STICK, in_turn, reference, work
+from tests.benchmarks.steady import STICK, Round, Rounds, in_turn, reference, work
 from tests.recorded import Readings, Recorded
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -47,7 +47,7 @@ _DATA = bytearray(8 << 20)
 
 
 def figures(seconds: float) -> list[Figure]:
-    slow, loop, is_noisy = fresh.call(f"{__name__}:slowest", seconds / 2)
+    slowest = Rounds(fresh.call(f"{__name__}:slow", seconds / 2))
     recorder = SpanRecorder(lambda config, recorder: None)
     read = _open(recorder)
     ours, plain = TracerProvider(shutdown_on_exit=False), TracerProvider(shutdown_on_exit=False)
@@ -78,23 +78,24 @@ def figures(seconds: float) -> list[Figure]:
         },
         seconds / 2,
     )
-    bare, cold_and_bare, without = rounds["bare"], rounds["bare and cold"], rounds["off"]
 
-    def added(name: str, beside: float) -> float:
-        return max(0.0, rounds[name] - beside)
+    def added(name: str, beside: str) -> Callable[[Round], float]:
+        return lambda each: max(0.0, each[name] - each[beside])
 
-    median_figure, *others = rounds.marked(
-        Figure("added to a span of 2 s, median", added("long", bare), "µs", "a bare span", bare, 10),
-        Figure("the same after other work, median", added("cold", cold_and_bare), "µs", "a bare span", cold_and_bare),
-        Figure("added to a short span, median", added("short", bare), "µs", "a bare span", bare),
-        Figure("added to a span that is not recorded", added("unrecorded", without), "µs", "a bare one", without),
-    )
-    slow_figure = Figure("added to a span of 2 s, p99", slow, "µs", "a plain loop, p99", loop, 25, noisy=is_noisy)
-    return [median_figure, slow_figure, *others]
+    cold_and_bare = "bare and cold"
+    return [
+        rounds.figure("added to a span of 2 s, median", added("long", "bare"), "µs", "a bare span", "bare", bound=10),
+        slowest.figure("added to a span of 2 s, p99", "ours", "µs", "a plain loop, p99", "loop", bound=25),
+        rounds.figure(
+            "the same after other work, median", added("cold", cold_and_bare), "µs", "a bare span", cold_and_bare
+        ),
+        rounds.figure("added to a short span, median", added("short", "bare"), "µs", "a bare span", "bare"),
+        rounds.figure("added to a span that is not recorded", added("unrecorded", "off"), "µs", "a bare one", "off"),
+    ]
 
 
-def slowest(seconds: float) -> tuple[float, float, bool]:
-    """The 99th percentile of the time in our code; that of a loop which always takes the median; whether it is noisy.
+def slow(seconds: float) -> Rounds:
+    """The 99th percentile of the time in our code, and that of a loop which always takes the median.
 
     It is called in a process of its own, because what it replaces makes the SDK slower.
     """
@@ -115,8 +116,7 @@ def slowest(seconds: float) -> tuple[float, float, bool]:
         turns = int(medians[-1] / (1e3 * reference() / STICK))
         return _p99([_microseconds(lambda: work(turns)) for _ in range(_MANY)])
 
-    rounds = in_turn({"ours": p99, "loop": p99_of_loop}, seconds)
-    return rounds["ours"], rounds["loop"], rounds.noisy
+    return in_turn({"ours": p99, "loop": p99_of_loop}, seconds)
 
 
 def _p99(values: Sequence[float]) -> float:

@@ -1,19 +1,19 @@
 """Compare CPU times on a machine with varying speed.
 
-Alternatives are measured in turn, round after round. A fixed computation, the yardstick, is timed before, between and
-after the measurements of a round. A round in which it took much longer than its best time is noisy. A figure is the
-median of the quiet rounds. It is marked as noisy if fewer than half of the rounds were quiet, or fewer than five; with
-fewer than five quiet rounds it is the median of all rounds.
+Alternatives are measured in turn, round after round. A fixed computation, the yardstick, is timed before and after each
+measurement, and a time counts in multiples of it: it becomes what it would be at the machine's best speed. A figure and
+its alternative are compared within each round. The figure is the median of the rounds, beside the interval in which
+this median lies with 95 % probability. If the bound is inside, the figure is noisy: it may be on either side.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
-import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from tests.benchmarks.figure import Figure
 
@@ -23,43 +23,55 @@ REFERENCE = "BENCHMARK_YARDSTICK"
 STICK = 10_000
 """Turns of the yardstick."""
 
-TOLERANCE = 1.15
-"""A round is noisy when the yardstick took longer than this multiple of its best."""
-
 ENOUGH = 5
-"""Quiet rounds that a figure needs."""
+"""Rounds that a figure needs."""
 
-_MOST = 25
-"""Quiet rounds after which nothing more is measured."""
+MOST_NOISE = 0.2
+"""Width of the interval, as a share of the figure, above which one without a bound is noisy."""
 
-_PAUSE = 0.1
-"""Seconds to wait after a noisy round."""
+Round: TypeAlias = Mapping[str, float]
+"""The numbers of a round, by run."""
+
+Value: TypeAlias = "str | Callable[[Round], float]"
+"""A number of a round: that of a run, or computed from several."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The result of :func:`in_turn`.
+class Rounds(list[dict[str, float]]):
+    """The rounds that :func:`in_turn` made."""
 
-    Attributes:
-        medians: Of each run, over the quiet rounds, or over all rounds when there are not enough of them.
-        quiet: The number of quiet rounds.
-        rounds: The number of all rounds.
-    """
+    def figure(self, name: str, ours: Value, unit: str, alternative: str = "", beside: Value = "", **of: Any) -> Figure:
+        """The figure of a number, beside that of an alternative if there is one. `of` are further fields of it."""
+        own = self._values(ours)
+        figure = Figure(name, statistics.median(own), unit, alternative, **of)
+        if alternative:
+            other = self._values(beside)
+            ratios = [one / two for one, two in zip(own, other) if two]
+            figure = figure._replace(
+                beside=statistics.median(other), paired=statistics.median(ratios) if ratios else None
+            )
+            if figure.relative or figure.bound is None:
+                own = ratios or own
+        return judged(figure, own)
 
-    medians: Mapping[str, float]
-    quiet: int
-    rounds: int
+    def _values(self, value: Value) -> list[float]:
+        return [each[value] if isinstance(value, str) else value(each) for each in self]
 
-    def __getitem__(self, run: str) -> float:
-        return self.medians[run]
 
-    @property
-    def noisy(self) -> bool:
-        return self.quiet < max(ENOUGH, self.rounds / 2)
+def judged(figure: Figure, values: Sequence[float]) -> Figure:
+    """The figure with the interval of the median of these values, and whether it is noisy."""
+    least, most = interval(values)
+    if figure.bound is None:
+        is_noisy = most - least > MOST_NOISE * statistics.median(values)
+    else:
+        is_noisy = least <= figure.bound <= most and least < most
+    return figure._replace(least=least, most=most, noisy=is_noisy or len(values) < ENOUGH)
 
-    def marked(self, *figures: Figure) -> list[Figure]:
-        """The figures, marked as noisy if the measurement is."""
-        return [figure._replace(noisy=self.noisy) for figure in figures]
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Where the median of many more such values lies with 95 % probability."""
+    ordered, count = sorted(values), len(values)
+    margin = 0.98 * math.sqrt(count)  # of the rank, by the binomial distribution
+    return ordered[max(0, round(count / 2 - margin))], ordered[min(count - 1, round(count / 2 + margin))]
 
 
 def work(turns: int) -> int:
@@ -93,43 +105,32 @@ def reference() -> float:
     return float(os.environ[REFERENCE])
 
 
-def slow(sticks: Iterable[float], best: float) -> bool:
-    """Whether one of these times of the yardstick makes a round noisy."""
-    return max(sticks) > TOLERANCE * best
-
-
 def in_turn(
     runs: Mapping[str, Callable[[], float]],
     seconds: float,
     stick: Callable[[], float] = yardstick,
-    most: float | None = _MOST,
+    plain: Collection[str] = (),
     clock: Callable[[], float] = time.monotonic,
-) -> Measured:
-    """Make each run once per round, until there are enough quiet rounds or the time is over; at least one round.
+) -> Rounds:
+    """Make each run once per round, until the time is over; at least one round.
 
     Args:
         runs: What to measure; each returns its number.
         seconds: No round begins after this time.
         stick: Times the yardstick on the CPU that does the work.
-        most: Quiet rounds after which to stop; None to use all of the time.
+        plain: Runs whose numbers do not depend on the machine's speed.
         clock: In seconds.
     """
     best, end = reference(), clock() + seconds
-    rounds: list[tuple[list[float], dict[str, float]]] = []
-    quiet: list[dict[str, float]] = []
-    while not rounds or (clock() < end and (most is None or len(quiet) < most)):
-        sticks, values = [stick()], {}
+    rounds, before = Rounds(), stick()
+    while not rounds or clock() < end:
+        values = {}
         for name, run in runs.items():
-            values[name] = run()
-            sticks.append(stick())
-        best = min(best, *sticks)
-        rounds.append((sticks, values))
-        quiet = [values for sticks, values in rounds if not slow(sticks, best)]
-        if slow(sticks, best) and clock() < end:
-            threading.Event().wait(_PAUSE)
-    used = quiet if len(quiet) >= ENOUGH else [values for _, values in rounds]
-    medians = {name: statistics.median(values[name] for values in used) for name in runs}
-    return Measured(medians, len(quiet), len(rounds))
+            number, after = run(), stick()
+            values[name] = number if name in plain else number * best / ((before + after) / 2)
+            before = after
+        rounds.append(values)
+    return rounds
 
 
 def milliseconds(call: Callable[[], object], times: int = 1) -> float:

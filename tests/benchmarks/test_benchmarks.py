@@ -9,17 +9,17 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.benchmarks import __main__ as benchmarks
-from tests.benchmarks import fresh, steady
+from tests.benchmarks import fresh
 from tests.benchmarks.figure import Figure
 from tests.benchmarks.growth import PROCESSES, SOCKETS, crowd
-from tests.benchmarks.steady import ENOUGH, REFERENCE, Measured, in_turn, milliseconds, work
+from tests.benchmarks.steady import ENOUGH, REFERENCE, Rounds, in_turn, milliseconds, work
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the benchmarks need Linux")
 
@@ -120,37 +120,27 @@ def test_json_file_has_machine_date_and_versions(measured: Callable[..., None], 
 # -- measuring in turn
 
 
-Script = Callable[[Sequence[tuple[float, float]]], Measured]
+def scripted(*rounds: tuple[float, float, float]) -> Rounds:
+    """Measure in turn; each round takes a second, and has our number, theirs, and the time of the yardstick."""
+    done = 0
 
+    def ours() -> float:
+        return rounds[done][0]
 
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> Script:
-    """Measures in turn with one run; each round takes a second, and has a given number and time of the yardstick."""
-    monkeypatch.setattr(steady, "_PAUSE", 0.0)
+    def theirs() -> float:
+        nonlocal done
+        done += 1
+        return rounds[done - 1][1]
 
-    def measure(rounds: Sequence[tuple[float, float]]) -> Measured:
-        done = timed = 0
+    def stick() -> float:
+        return rounds[min(done, len(rounds) - 1)][2]
 
-        def run() -> float:
-            nonlocal done
-            done += 1
-            return rounds[done - 1][0]
-
-        def stick() -> float:  # before the run of a round and after it
-            nonlocal timed
-            timed += 1
-            return rounds[(timed - 1) // 2][1]
-
-        return in_turn({"run": run}, len(rounds), stick, clock=lambda: float(done))
-
-    return measure
+    return in_turn({"ours": ours, "theirs": theirs}, len(rounds), stick, clock=lambda: float(done))
 
 
 def test_slower_function_is_shown_as_slower(measured: Callable[..., None]) -> None:
-    cost = in_turn(
-        {"slow": lambda: milliseconds(lambda: work(60_000)), "fast": lambda: milliseconds(lambda: work(20_000))}, 0.5
-    )
-    measured(Figure("slow", cost["slow"], "ms of CPU", "fast", cost["fast"], 1.5, relative=True))
+    runs = {"slow": lambda: milliseconds(lambda: work(60_000)), "fast": lambda: milliseconds(lambda: work(20_000))}
+    measured(in_turn(runs, 0.5).figure("slow", "slow", "ms of CPU", "fast", "fast", bound=1.2, relative=True))
     run = command()
     assert run.status == 1
     ratio = float(run.row("slow").split(" x fast")[0].split()[-1])
@@ -158,30 +148,41 @@ def test_slower_function_is_shown_as_slower(measured: Callable[..., None]) -> No
     assert "MISSED" in run.row("slow")
 
 
-def test_noisy_rounds_are_left_out_of_the_median(scripted: Script) -> None:
-    cost = scripted([(10.0, 1.0), (99.0, 1.2)] * ENOUGH)
-    assert (cost["run"], cost.quiet, cost.rounds, cost.noisy) == (10.0, ENOUGH, 2 * ENOUGH, False)
+def test_time_is_that_at_the_best_speed_of_the_machine() -> None:
+    cost = scripted(*[(20.0, 10.0, 2.0)] * ENOUGH)  # twice as long as the reference
+    assert cost.figure("run", "ours", "ms of CPU").ours == 10.0
 
 
-def test_figure_with_too_few_quiet_rounds_is_noisy(scripted: Script) -> None:
-    cost = scripted([(10.0, 1.0)] * (ENOUGH - 1) + [(20.0, 1.2)] * ENOUGH)
-    assert (cost["run"], cost.quiet, cost.rounds, cost.noisy) == (20.0, ENOUGH - 1, 2 * ENOUGH - 1, True)
-    figure = Figure("run", cost["run"], "ms of CPU", bound=10.0)
-    assert [each.missed for each in (figure, *cost.marked(figure))] == [True, False]
+def test_number_that_is_no_time_stays_as_it_is() -> None:
+    (found,) = in_turn({"bytes": lambda: 7.0}, 0.0, lambda: 2.0, plain=["bytes"])
+    assert found == {"bytes": 7.0}
 
 
-def test_figure_with_mostly_noisy_rounds_is_noisy_and_made_of_the_quiet_ones(scripted: Script) -> None:
-    cost = scripted([(10.0, 1.0)] * ENOUGH + [(20.0, 1.2)] * (ENOUGH + 1))
-    assert (cost["run"], cost.quiet, cost.noisy) == (10.0, ENOUGH, True)
+def test_alternative_is_compared_within_each_round() -> None:
+    """The ratio of the medians is 0.2, the median of the ratios is 2."""
+    cost = scripted((2.0, 1.0, 1.0), (20.0, 10.0, 1.0), (1.0, 100.0, 1.0))
+    figure = cost.figure("run", "ours", "ms of CPU", "peer", "theirs")
+    assert (figure.ours, figure.beside, figure.ratio) == (2.0, 10.0, 2.0)
 
 
-def test_machine_that_becomes_faster_makes_earlier_rounds_noisy(scripted: Script) -> None:
-    cost = scripted([(20.0, 1.0)] * ENOUGH + [(10.0, 0.5)] * ENOUGH)
-    assert (cost["run"], cost.quiet, cost.noisy) == (10.0, ENOUGH, False)
-
-
-def test_measuring_ends_when_there_are_enough_quiet_rounds(scripted: Script) -> None:
-    assert scripted([(10.0, 1.2)] * 3 + [(10.0, 1.0)] * 100).rounds < 100
+@pytest.mark.parametrize(
+    ("values", "bound", "is_noisy", "is_missed"),
+    [
+        pytest.param([10.0, 10.1, 10.2, 10.3, 10.4], 11.0, False, False, id="held"),
+        pytest.param([10.0, 10.1, 10.2, 10.3, 10.4], 9.0, False, True, id="missed"),
+        pytest.param([10.0, 10.1, 10.2, 10.3, 10.4], 10.2, True, False, id="open"),
+        pytest.param([10.0, 10.1, 10.2, 10.3, 10.4], None, False, False, id="no-bound"),
+        pytest.param([8.0, 9.0, 10.0, 11.0, 12.0], None, True, False, id="no-bound-noisy"),
+        pytest.param([10.0, 10.0], 9.0, True, False, id="too-few"),
+        pytest.param([10.0] * 5, 10.0, False, False, id="counted"),
+    ],
+)
+def test_figure_is_noisy_if_its_interval_has_the_bound(
+    values: list[float], bound: float | None, is_noisy: bool, is_missed: bool
+) -> None:
+    cost = scripted(*((value, 1.0, 1.0) for value in values))
+    figure = cost.figure("run", "ours", "ms of CPU", bound=bound)
+    assert (figure.noisy, figure.missed) == (is_noisy, is_missed)
 
 
 # -- judging

@@ -29,23 +29,21 @@ def figures(seconds: float) -> list[Figure]:
     wait_for(lambda: session.is_reporter, 30, "lock of the reporter")
     wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")
     reader.get_metrics_data()
-    pause = min(_SAMPLE / 4, seconds / 8)
-    threading.Event().wait(4 * pause)
+    pause = min(_SAMPLE, seconds / 2)
+    threading.Event().wait(pause)
 
-    begun, used = time.monotonic(), _used()
-    until = begun + seconds // _SAMPLE * _SAMPLE
-
-    def share() -> float:
+    def sampled() -> float:
+        begun, used = time.monotonic(), _used()
         threading.Event().wait(pause)
-        return _used() - used
+        return (_used() - used) / (time.monotonic() - begun)
 
-    rounds = in_turn({"share": share}, until - time.monotonic(), _stick, most=None)
-    sampled, took = _used() - used, time.monotonic() - begun
+    rounds = in_turn({"sampled": sampled}, seconds, _stick)
+    used = _used()
     session.read_now(5.0)  # once a minute, before a collection
-    due = _used() - used - sampled
+    due = (_used() - used) / _EXPORT
     HardwareInstrumentor().uninstrument()
-    share_of_core = max(0.0, sampled / took + due / _EXPORT)  # two clocks: their difference can be negative
-    return rounds.marked(Figure("CPU time", 100 * share_of_core, "% of core", bound=0.1))
+    # The difference of two clocks can be negative.
+    return [rounds.figure("CPU time", lambda each: 100 * max(0.0, each["sampled"] + due), "% of core", bound=0.1)]
 
 
 def _used() -> float:

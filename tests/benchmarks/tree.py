@@ -42,7 +42,7 @@ def _figures(name: str, threads: int, seconds: float) -> list[Figure]:
             },
             seconds,
         )
-    return cost.marked(Figure(name, cost["ours"], "ms of CPU", "psutil", cost["psutil"], _BOUND))
+    return [cost.figure(name, "ours", "ms of CPU", "psutil", "psutil", bound=_BOUND)]
 
 
 def _walk(pid: int) -> Callable[[], object]:
