@@ -36,7 +36,7 @@ LAYERS = (
     "spans.ledger",
     "spans.shares",
     "pipeline",
-    "sdk",
+    "forked sdk",
     "agent instruments resource_detector spans wandb",
     "instrumentor",
     "(package)",

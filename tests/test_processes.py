@@ -131,6 +131,14 @@ def test_child_that_is_forked_during_a_collection_collects() -> None:
     assert (outcome.stdout, outcome.stderr) == ("".join(f"{lock} 3\n" for lock in locks), "")
 
 
+def test_child_that_is_forked_during_an_http_export_exports_on_a_connection_of_its_own() -> None:
+    """Neither requests nor urllib3 expects forks."""
+    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
+    outcome = children.run(children.command("fork_in_http_export"), quiet)
+    expected = "imported []\npools 3\nconnections 3\ncookies 3\nsenders 4 1\n"
+    assert (outcome.stdout, outcome.stderr) == (expected, "")
+
+
 @pytest.mark.parametrize("way", ["gevent", "gevent-late", "eventlet", "eventlet-late"])
 def test_replaced_threads_read_and_end_silently(way: str) -> None:
     if find_spec(way.partition("-")[0]) is None:  # importing eventlet here would make forks of other tests warn

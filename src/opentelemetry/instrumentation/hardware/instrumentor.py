@@ -20,6 +20,7 @@ from opentelemetry.trace import get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, obstacle
 from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
+from opentelemetry.instrumentation.hardware.forked import import_early
 from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -239,6 +240,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _register_fork_hook(self) -> None:
         if not self._has_fork_hook and hasattr(os, "register_at_fork"):  # it cannot be unregistered
+            import_early()
             self._pid = os.getpid()
             os.register_at_fork(after_in_child=self._forked)
             self._has_fork_hook = True

@@ -16,6 +16,7 @@ from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider, Observation, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
+from opentelemetry.instrumentation.hardware.forked import abandon_connections, replace_locks
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -33,14 +34,6 @@ It is not empty because the SDK would replace an empty one with the current cont
 
 _NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")
 """Scopes of metrics that the program would not export without us."""
-
-_LOCKS: Mapping[type, Callable[[], object]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
-_LOCK_NAMES = (
-    "_lock",
-    "_export_lock",
-    "_instrument_registration_lock",
-    "_instrument_id_instrument_lock",  # the same in SDK 1.39
-)
 
 _Key: TypeAlias = "tuple[str, ...]"
 """See :attr:`.model.Metric.key`."""
@@ -125,26 +118,17 @@ class Instruments:
         self._session = None
 
     def forked(self) -> None:
-        """Stop reporting in a forked child. Locks are replaced, because a thread of the parent may hold them.
-
-        The SDK does not replace these of its own (1.45). A child that is forked during a collection, an export or a
-        registration would wait for 30 s or for ever. A program without metrics of its own never does these without us.
-        """
+        """Stop reporting in a forked child, where nothing may wait for a lock that a thread of the parent holds."""
         self._lock = threading.Lock()
         self.close()
         provider = self._real_provider()
         storages = _storages(provider) or {}
-        owners = [getattr(provider, "_measurement_consumer", None), *storages, *storages.values()]
-        owners += getattr(provider, "_meters", {}).values()
-        for storage in storages.values():
-            for matches in getattr(storage, "_instrument_view_instrument_matches", {}).values():
-                for match in matches:
-                    owners += [match, *getattr(match, "_attributes_aggregation", {}).values()]
-        for owner in owners:
-            for name in _LOCK_NAMES:
-                make = _LOCKS.get(type(getattr(owner, name, None)))
-                if make is not None:
-                    setattr(owner, name, make())
+        try:
+            replace_locks(provider, storages)
+            for reader in storages:
+                abandon_connections(getattr(reader, "_exporter", None))
+        except Exception:  # another version of the SDK or of urllib3
+            _LOG.debug("The exporters could not be made ready after a fork", exc_info=True)
 
     def restart(self) -> None:
         """Run the fork hooks of the SDK in the child of a fork that ran none, so that its readers have threads."""
