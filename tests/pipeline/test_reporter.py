@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import pytest
@@ -83,6 +84,29 @@ def test_idle_reporter_gives_way_to_a_process_with_collections_only(job: dict[st
         assert third.update()
         assert not first.update()
         assert third.update()
+
+
+@pytest.fixture
+def folder_of_service() -> Iterator[str]:
+    """A runtime directory of user 12345, below a folder that all users may search."""
+    if os.geteuid():
+        pytest.skip("only root can become other users")
+    with TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 12345, 12345)
+        yield folder
+
+
+@pytest.mark.parametrize("user", [0, 65534])
+def test_lock_counts_only_if_a_process_of_the_user_who_began_the_job_has_it(
+    job: dict[str, str], folder_of_service: str, user: int
+) -> None:
+    """All users can read /proc/locks, and lock the same byte of another file."""
+    lock = "__import__('fcntl').lockf(os.memfd_create('other'), 2, 1, reporter._byte)"
+    with members(job, {**job, "XDG_RUNTIME_DIR": folder_of_service}) as (other, service):
+        other.ask(f"os.setuid({user})")
+        other.ask(lock)
+        service.ask("os.setuid(12345)")
+        assert service.update() is (user != 0)
 
 
 def test_setting_always_and_never(job: dict[str, str]) -> None:
@@ -172,7 +196,7 @@ def test_lock_is_not_the_stdin_of_a_program_that_has_closed_it(tmp_path: Path) -
     assert (tmp_path / "otel-hardware.lock").exists()
 
 
-@pytest.mark.parametrize("kind", ["link", "pipe", "owner", "linked folder", "folder of another"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "owner", "linked folder", "folder of another", "folder for all"])
 def test_hostile_file_is_not_used_and_named_once(
     folders: list[Path], kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,6 +213,9 @@ def test_hostile_file_is_not_used_and_named_once(
     elif kind == "owner":
         file.touch()
         os.chown(file, 65534, 65534)
+    elif kind == "folder for all":
+        hostile = run_directory
+        run_directory.chmod(0o777)
     else:
         run_directory.rmdir()
         hostile = public

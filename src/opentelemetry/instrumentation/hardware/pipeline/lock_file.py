@@ -122,6 +122,8 @@ def _check(status: os.stat_result, is_kind: object, user: int, path: str) -> Non
         raise HostileError(f"{path} is no regular file or folder")
     if status.st_uid != user:
         raise HostileError(f"{path} belongs to user {status.st_uid}")
+    if status.st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH:
+        raise HostileError(f"{path} can be changed by other users")
 
 
 def folders(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:

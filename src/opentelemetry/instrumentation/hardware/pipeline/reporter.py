@@ -196,13 +196,30 @@ class Reporter:
         raise OSError("; ".join(problems))
 
     def _is_held_by_another_user(self, byte: int) -> bool:
-        """Whether a process of the user who began the job has the lock. This process cannot open its file."""
+        """Whether a process of the user who began the job has the lock. This process cannot open its file.
+
+        Anybody can lock the same byte of another file, so the user of the process counts.
+        """
         if self._user == os.geteuid():
             return False
         number = str(byte).encode()
         with suppress(OSError), open("/proc/locks", "rb") as locks:  # it also lists processes that /proc hides
-            return any(line.split()[-2:-1] == [number] for line in locks)
+            rows = [line.split() for line in locks]
+            return any(row[-2] == number and _runs_as(self._user, int(row[-4])) for row in rows if b"POSIX" in row)
         return False
+
+
+def _runs_as(user: int, pid: int) -> bool:
+    """Whether a process runs as a user. True also if /proc hides processes of others, so that it is not known."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:  # the owner of the folder may be root instead
+            return any(line.startswith(b"Uid:") and int(line.split()[2]) == user for line in file)
+    except OSError:
+        try:
+            os.kill(pid, 0)
+        except OSError as error:
+            return error.errno == errno.EPERM
+        return True
 
 
 def reports_itself(pid: int) -> bool:
