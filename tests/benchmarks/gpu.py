@@ -73,9 +73,9 @@ def _of(model: str, seconds: float) -> Iterator[Figure]:
     for name in PEERS:
         if name in readings:
             yield figure("calls per {} value", asks["everything"], "calls", name, asks)
-    for kind, run, bound in (("sample", "sample", 1.5), ("all values", "everything", None)):
+    for kind, run, bound in (("sample", "sample", 1.25), ("all values", "everything", None)):
         beside = (PEERS["nvitop"], "nvitop") if "nvitop" in readings else ()
-        yield cost.figure(f"8 {MODELS[model]}, {kind}", run, "ms of CPU", *beside, bound=bound)
+        yield cost.figure(f"8 {MODELS[model]}, {kind}", run, "ms of CPU", *beside, bound=bound, relative=True)
     for name, title in PEERS.items():
         if name in readings:
             ours, theirs = per_value("everything"), per_value(name)

@@ -34,7 +34,7 @@ def figures(seconds: float) -> list[Figure]:
         seconds,
     )
     return [
-        cost.figure("50 wanted by name", "name", "ms of CPU", "all of them", "all", bound=0.1, relative=True),
+        cost.figure("50 wanted by name", "name", "ms of CPU", "all of them", "all", bound=0.25, relative=True),
         cost.figure("200 wanted by a label", "label", "ms of CPU", "all of them", "all"),
         Figure("memory kept by 10 scrapes", _kept(page), "KiB", bound=64),
     ]

@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.system.machine import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 CHILDREN = 256
-_BOUND = 5.0
+_BOUND = 0.4
 
 
 def figures(seconds: float) -> list[Figure]:
@@ -42,7 +42,7 @@ def _figures(name: str, threads: int, seconds: float) -> list[Figure]:
             },
             seconds,
         )
-    return [cost.figure(name, "ours", "ms of CPU", "psutil", "psutil", bound=_BOUND)]
+    return [cost.figure(name, "ours", "ms of CPU", "psutil", "psutil", bound=_BOUND, relative=True)]
 
 
 def _walk(pid: int) -> Callable[[], object]:

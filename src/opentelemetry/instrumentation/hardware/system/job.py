@@ -15,15 +15,13 @@ identifies the job; the innermost one that numbers its processes gives the rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 _LONGEST = 256
 """Characters of an identifier. A longer value is no identifier."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A job, and the place of a process in it. None and "" are unknown.
 
     Attributes:

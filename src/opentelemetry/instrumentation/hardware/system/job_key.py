@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Mapping
@@ -51,7 +50,10 @@ def byte_of(key: str) -> int:
             parts.append(os.readlink(f"/proc/self/ns/{name}"))
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         parts.append(file.read())
-    return int.from_bytes(hashlib.sha256("\0".join(parts).encode(errors="replace")).digest()[:8], "big") >> 2 << 1
+    number = 0xCBF29CE484222325  # FNV-1a; hashlib would load OpenSSL: 1 ms and 0.7 MiB
+    for byte in "\0".join(parts).encode(errors="replace"):
+        number = (number ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return number >> 2 << 1
 
 
 def start_time(pid: int) -> str | None:
