@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG, OWN_ATTRIBUTES
-from opentelemetry.instrumentation.hardware.catalog.conventions import FOLLOWED
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, OWN_ATTRIBUTES, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.version import __version__
 
@@ -33,8 +32,8 @@ description: Metrics and attributes of the package {_NAME}.
 schema_url: {_URL}/schemas/{__version__}
 stability: development
 dependencies:
-  - schema_url: https://opentelemetry.io/schemas/{FOLLOWED.version}
-    registry_path: {_CONVENTIONS}@v{FOLLOWED.version}[model]
+  - schema_url: {SCHEMA_URL}
+    registry_path: {_CONVENTIONS}@v{SCHEMA_URL.rpartition("/")[2]}[model]
 """
 
 

@@ -231,7 +231,6 @@ SOMETIMES = {
 
 OPTIONAL = {
     c.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines report no topology",
-    c.SYSTEM_MEMORY_AVAILABLE: "on Linux this is system.memory.linux.available",
     c.SYSTEM_PAGING_UTILIZATION: "no swap space",
     c.SYSTEM_DISK_IO: "no whole disk with a device",
     c.SYSTEM_DISK_OPERATIONS: "no whole disk with a device",

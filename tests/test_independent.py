@@ -161,11 +161,6 @@ NODE = {
     "node_load15": of(c.SYSTEM_CPU_LOAD_15M),
     "node_memory_MemTotal_bytes": of(c.SYSTEM_MEMORY_LIMIT),
     "node_memory_MemAvailable_bytes": of(c.SYSTEM_MEMORY_LINUX_AVAILABLE),
-    "node_memory_MemFree_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=free"}),
-    "node_memory_Buffers_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=buffers"}),
-    # Ours holds what of the kernel's own memory can be reclaimed; theirs are two samples, which are added up.
-    "node_memory_Cached_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=cached"}),
-    "node_memory_SReclaimable_bytes": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=cached"}),
     "node_vmstat_pgmajfault": of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "=major"}),
     "node_vmstat_pswpin": of(c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "=in"}),
     "node_vmstat_pswpout": of(c.SYSTEM_PAGING_OPERATIONS, {c.PAGING_DIRECTION: "=out"}),
@@ -227,9 +222,9 @@ def of_node_exporter(text: str) -> Reading:
     plain = {name: number for name, _, number in samples}
     minor = plain["node_vmstat_pgfault"] - plain["node_vmstat_pgmajfault"]
     add(of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "=minor"})({}), minor)
-    used = plain["node_memory_MemTotal_bytes"] - plain["node_memory_MemFree_bytes"] - plain["node_memory_Buffers_bytes"]
-    used -= plain["node_memory_Cached_bytes"] + plain["node_memory_SReclaimable_bytes"]
-    add(of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=used"})({}), used)
+    available = plain["node_memory_MemAvailable_bytes"]
+    add(of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=available"})({}), available)
+    add(of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=used"})({}), plain["node_memory_MemTotal_bytes"] - available)
     add(of(c.SYSTEM_UPTIME)({}), plain["node_time_seconds"] - plain["node_boot_time_seconds"])
     return reading
 
@@ -276,9 +271,9 @@ RECEIVER: dict[str, Any] = {
 FAULT = 4096
 """What the receiver counts for a fault of the host: the library beneath it gives bytes, a page for each."""
 
-# Left out, because it means something else there: system.memory.usage "used", which is limit - available (ours is what
-# makes the states sum to the limit); process.disk.io, which counts what went through caches, pipes and sockets as well
-# (ours is what storage had to do); process.context_switches, which are those of the main thread (ours of all).
+# Left out, because it means something else there: process.disk.io, which counts what went through caches, pipes and
+# sockets as well (ours is what storage had to do); process.context_switches, which are those of the main thread (ours
+# of all).
 SCRAPED = {
     "system.cpu.time": of(
         c.SYSTEM_CPU_TIME,
@@ -291,12 +286,8 @@ SCRAPED = {
     "system.cpu.load_average.5m": of(c.SYSTEM_CPU_LOAD_5M),
     "system.cpu.load_average.15m": of(c.SYSTEM_CPU_LOAD_15M),
     "system.memory.limit": of(c.SYSTEM_MEMORY_LIMIT),
+    "system.memory.usage": of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "state"}, {"used": "used"}),
     "system.linux.memory.available": of(c.SYSTEM_MEMORY_LINUX_AVAILABLE),
-    "system.memory.usage": of(
-        c.SYSTEM_MEMORY_USAGE,
-        {c.MEMORY_STATE: "state"},
-        {"free": "free", "buffered": "buffers", "cached": "cached"},
-    ),
     "system.paging.faults": of(c.SYSTEM_PAGING_FAULTS, {c.FAULT_TYPE: "type"}),
     "system.disk.io": of(c.SYSTEM_DISK_IO, disk("direction")),
     "system.disk.operations": of(c.SYSTEM_DISK_OPERATIONS, disk("direction")),
@@ -517,9 +508,8 @@ def test_metric_agrees_with_node_exporter(row: Metric, comparisons: Comparisons)
 
 @pytest.mark.parametrize("row", rows(SCRAPED), ids=lambda row: row.name)
 def test_metric_agrees_with_collector_host_metrics_receiver(row: Metric, comparisons: Comparisons) -> None:
-    # Its used memory has another meaning; see above.
-    used = of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=used"})({})
-    check(comparisons.receiver, row, used)
+    # It has no state "available".
+    check(comparisons.receiver, row, of(c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: "=available"})({}))
 
 
 @pytest.mark.parametrize("other", ["node_exporter", "receiver"])

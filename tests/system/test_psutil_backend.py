@@ -50,9 +50,7 @@ def _rows(found: dict[Series, Value]) -> set[Metric]:
 def test_psutil_reports_every_metric_except_the_listed(name: str) -> None:
     kernel, portable = _rows(_everything(name, None)), _rows(_everything(name, Portable()))
     assert kernel - portable <= set(ONLY_LINUX), "metrics that PsutilMachine lacks"
-    assert portable - kernel <= {c.SYSTEM_MEMORY_AVAILABLE, c.SYSTEM_CPU_FREQUENCY}, (
-        "psutil guesses a frequency at times"
-    )
+    assert portable - kernel <= {c.SYSTEM_CPU_FREQUENCY}, "psutil guesses a frequency at times"
     assert not portable & set(ONLY_LINUX)
 
 
@@ -140,7 +138,7 @@ def test_session_without_linux_reports_all_sources_but_container() -> None:
     assert {state for state in states.values() if state != "up"} == {"absent"}
     assert not snapshot.problems
     names = {row.name for row in snapshot.values}
-    assert {"system.cpu.time", "system.memory.available", "system.filesystem.usage", "process.cpu.time"} <= names
+    assert {"system.cpu.time", "system.memory.usage", "system.filesystem.usage", "process.cpu.time"} <= names
 
 
 def test_child_that_ends_during_the_reading_is_left_out() -> None:
@@ -181,43 +179,6 @@ def test_functions_missing_in_psutil_are_absent() -> None:
         found = all_of(source)
     assert value(found, c.PROCESS_HANDLE_COUNT) == 412
     assert not series_of(found, c.PROCESS_FILE_DESCRIPTOR_COUNT)
-
-
-@pytest.mark.parametrize(
-    ("virtual_memory", "used", "cached"),
-    [
-        pytest.param(
-            # used = active + wired, available = inactive + free, percent = (total - available) / total
-            {
-                "total": 16 * GIB,
-                "available": 8 * GIB,
-                "percent": 50.0,
-                "used": 7 * GIB,
-                "free": GIB // 5,
-                "active": 5 * GIB,
-                "inactive": 7 * GIB,
-                "wired": 2 * GIB,
-            },
-            8 * GIB,
-            8 * GIB - GIB // 5,
-            id="macOS",
-        ),
-        pytest.param(
-            {"total": 16 * GIB, "available": 9 * GIB, "percent": 43.8, "used": 7 * GIB, "free": 9 * GIB},
-            7 * GIB,
-            0,
-            id="Windows",
-        ),
-    ],
-)
-def test_used_memory_is_what_psutil_counts_in_its_percentage(
-    virtual_memory: dict[str, float], used: int, cached: int
-) -> None:
-    functions = {"virtual_memory": virtual_memory, "swap_memory": {"total": 0, "free": 0}}
-    memory, _ = _machine(**functions).memory()
-    assert memory.used / memory.total * 100 == pytest.approx(virtual_memory["percent"], abs=0.1)
-    assert (memory.used, memory.cached) == (used, cached)
-    assert memory.used + memory.free + memory.cached + memory.buffers == memory.total
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def test_memory_keys_are_relative_to_the_cgroup_limit(
 ) -> None:
     reading = read(asked)
     process = reading.process._replace(resident=GIB)
-    memory = Memory(total=16 * GIB, available=12 * GIB, free=0, cached=0, buffers=0)
+    memory = Memory(total=16 * GIB, available=12 * GIB)
     reading = reading._replace(group=limits, process=process, memory=memory)
     row = row_of(reading, reading, reading)
     names = ("memory", "memory_percent", "proc.memory.availableMB", "proc.memory.percent")

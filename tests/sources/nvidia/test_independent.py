@@ -171,7 +171,7 @@ def test_nvitop_reads_the_same_nvlink_throughput(tmp_path: Path) -> None:
         before, now = machine.tick(0), machine.tick(10)
         for id, (device, _) in theirs.read()["devices"].items():  # noqa: A001
             for way in ("transmit", "receive"):
-                link = {"hw_id": id, "hw_gpu_link": "nvlink", "network_io_direction": way}
+                link = {"hw_id": id, "hw_gpu_link_type": "nvlink", "network_io_direction": way}
                 gained = now.one("hw.gpu.io", **link) - before.one("hw.gpu.io", **link)
                 assert gained / 10 == device[way] * 1024
 

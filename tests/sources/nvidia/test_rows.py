@@ -622,7 +622,7 @@ def test_throttle_time_of_the_driver_is_preferred_to_the_reason_bits(tmp_path: P
         )
 
 
-PCIE: dict[str, str] = {"hw_gpu_link": "pcie", "network_io_direction": "transmit"}
+PCIE: dict[str, str] = {"hw_gpu_link_type": "pcie", "network_io_direction": "transmit"}
 
 
 @pytest.mark.parametrize("rate", [50e6, 5e9, 60e9])
@@ -643,7 +643,7 @@ def test_pcie_bytes_without_gpm_are_missing_with_the_reason(tmp_path: Path) -> N
     with simulated_gpus(tmp_path, geforce() | counted) as machine:
         machine.tick(0)
         now = machine.tick(2)
-        assert now.of("hw.gpu.io", hw_gpu_link="pcie") == {}
+        assert now.of("hw.gpu.io", hw_gpu_link_type="pcie") == {}
         assert machine.unsupported("pcie transmit, pcie receive")
 
 
@@ -653,14 +653,14 @@ def test_link_counter_that_stays_at_zero_gives_way_to_a_rate_that_moves(tmp_path
     dead: Gpu = {f"FieldValues.{field}.{ALL_LINKS}": "ullong 0" for field in (138, 139)}
     rates: Gpu = {"GpmCounter.60": moving(0, 500, START + start), "GpmCounter.61": 0}
     with simulated_gpus(tmp_path, h100() | dead | rates) as machine:
-        links = {"hw_gpu_link": "nvlink", "network_io_direction": "receive"}
+        links = {"hw_gpu_link_type": "nvlink", "network_io_direction": "receive"}
         assert machine.tick(0).one("hw.gpu.io", **links) == 0
         for _ in range(4):
             machine.sample(2)
         before = machine.collect().one("hw.gpu.io", **links)
         now = machine.tick(2)
         assert now.one("hw.gpu.io", **links) - before == pytest.approx(2 * 500 * MIB)
-        assert now.one("hw.gpu.io", hw_gpu_link="nvlink", network_io_direction="transmit") == 0
+        assert now.one("hw.gpu.io", hw_gpu_link_type="nvlink", network_io_direction="transmit") == 0
         late = {f"gpu0.FieldValues.139.{ALL_LINKS}": "ullong 900000000000"}
         after = machine.tick(2, late).one("hw.gpu.io", **links)
         assert after - before == pytest.approx(4 * 500 * MIB), "no jump to a counter that begins to count"
@@ -714,10 +714,10 @@ def test_gpm_windows_lie_end_to_end_at_any_reading_interval(tmp_path: Path) -> N
             units, mib = units + rate * seconds, mib + 10 * rate * seconds
         exported = machine.collect()
         sm = exported.one("hw.gpu.utilization", hw_gpu_task="sm") * (machine.stage.clock.now - begun)
-        sent = exported.one("hw.gpu.io", hw_gpu_link="pcie", network_io_direction="transmit")
+        sent = exported.one("hw.gpu.io", hw_gpu_link_type="pcie", network_io_direction="transmit")
         assert sm == pytest.approx(units / 100, rel=0.03), "all that the device did"
         assert sent == pytest.approx(mib * MIB, rel=0.03)
-        assert exported.one("hw.gpu.io", hw_gpu_link="nvlink", network_io_direction="receive") == 0
+        assert exported.one("hw.gpu.io", hw_gpu_link_type="nvlink", network_io_direction="receive") == 0
         assert machine.up()
 
 
@@ -952,7 +952,7 @@ def test_detail_gpu_adds_each_nvlink_and_more_kinds_of_errors(tmp_path: Path) ->
             now = machine.tick(10)
         assert now.one("hw.gpu.nvlink.up", hw_gpu_link_number="7") == 0
         assert now.total("hw.gpu.nvlink.up") == 17
-        assert now.total("hw.gpu.nvlink.io", **sent) == now.one("hw.gpu.io", hw_gpu_link="nvlink", **sent)
+        assert now.total("hw.gpu.nvlink.io", **sent) == now.one("hw.gpu.io", hw_gpu_link_type="nvlink", **sent)
         assert not machine.unsupported("hw.gpu.nvlink")
 
 

@@ -12,7 +12,6 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.catalog import gpu, hardware, host, npu, own, process, scraped
 from opentelemetry.instrumentation.hardware.catalog.attributes import *  # noqa: F403
-from opentelemetry.instrumentation.hardware.catalog.conventions import FOLLOWED
 from opentelemetry.instrumentation.hardware.catalog.errors import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.gpu import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.hardware import *  # noqa: F403
@@ -27,7 +26,7 @@ from opentelemetry.instrumentation.hardware.model import Metric
 SCOPE: Final = "opentelemetry.instrumentation.hardware"
 """The instrumentation scope of all metrics."""
 
-SCHEMA_URL: Final = f"https://opentelemetry.io/schemas/{FOLLOWED.version}"
+SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.45.0"
 """The version of the semantic conventions that the standard metrics follow."""
 
 DETAILS: Final[Mapping[str, str]] = {

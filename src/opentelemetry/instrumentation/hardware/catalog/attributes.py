@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.catalog.conventions import FOLLOWED
-
 CPU_MODE: Final = "cpu.mode"
 CPU_NUMBER: Final = "cpu.logical_number"
 MEMORY_STATE: Final = "system.memory.state"
-MEMORY_STATES: Final = FOLLOWED.memory_states
+MEMORY_STATES: Final = ("used", "available")
 PAGING_STATE: Final = "system.paging.state"
 PAGING_DIRECTION: Final = "system.paging.direction"
 FAULT_TYPE: Final = "system.paging.fault.type"
-DEVICE: Final = FOLLOWED.device
+DEVICE: Final = "system.device.name"
 DISK_DIRECTION: Final = "disk.io.direction"
 FILESYSTEM_STATE: Final = "system.filesystem.state"
 FILESYSTEM_MOUNTPOINT: Final = "system.filesystem.mountpoint"
@@ -43,7 +41,7 @@ HW_SENSOR_LOCATION: Final = "hw.sensor_location"
 GPU_TASK: Final = "hw.gpu.task"
 GPU_INDEX: Final = "hw.gpu.index"
 GPU_TYPE: Final = "hw.gpu.type"
-GPU_LINK: Final = "hw.gpu.link"
+GPU_LINK: Final = "hw.gpu.link.type"
 GPU_LINK_NUMBER: Final = "hw.gpu.link.number"
 GPU_XID: Final = "hw.gpu.xid"
 GPU_ECC_MODE: Final = "hw.gpu.ecc.mode"
@@ -87,7 +85,7 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     PRESSURE_KIND: ("Whether at least one task waited, or all of them.", ("some", "full")),
     GPU_INDEX: ("Index of the GPU in the order of its driver.", (0, 1)),
     GPU_TYPE: ("Kind of GPU; a partition is a part of one, such as a MIG instance.", ("discrete", "integrated")),
-    GPU_LINK: ("Link of the GPU to other devices.", ("pcie", "nvlink", "xgmi")),
+    GPU_LINK: ("Kind of link of the GPU to other devices.", ("pcie", "nvlink", "xgmi")),
     GPU_LINK_NUMBER: ("Number of one of several links of a kind.", (0, 17)),
     THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
     FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),

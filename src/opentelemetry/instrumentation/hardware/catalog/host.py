@@ -80,8 +80,8 @@ SYSTEM_CPU_LOAD_15M = gauge(
 SYSTEM_MEMORY_USAGE = updown(
     "system.memory.usage", "By", (MEMORY_STATE,),
     "Memory by state. The states add up to system.memory.limit.",
-    source="/proc/meminfo: MemFree, Buffers, Cached + SReclaimable, and used for the remainder; elsewhere "
-    "psutil.virtual_memory",
+    source="/proc/meminfo: MemAvailable, and used for the remainder; before Linux 3.14 MemFree + Buffers + Cached; "
+    "elsewhere psutil.virtual_memory",
 )
 SYSTEM_MEMORY_UTILIZATION = gauge(
     "system.memory.utilization", "1", (MEMORY_STATE,),
@@ -97,13 +97,7 @@ SYSTEM_MEMORY_LIMIT = updown(
 SYSTEM_MEMORY_LINUX_AVAILABLE = updown(
     "system.memory.linux.available", "By", (),
     "Memory available to programs without swapping, as estimated by the Linux kernel.",
-    source="/proc/meminfo: MemAvailable",
-)
-SYSTEM_MEMORY_AVAILABLE = updown(
-    "system.memory.available", "By", (),
-    "Memory available to programs without swapping, on systems other than Linux.",
-    source="psutil.virtual_memory",
-    standard=False,
+    source="as system.memory.usage with the state available",
 )
 SYSTEM_PAGING_USAGE = updown(
     "system.paging.usage", "By", (PAGING_STATE,),

@@ -205,9 +205,7 @@ def cores(view: View) -> dict[int, float]:
 
 def used_memory(view: View) -> Number | None:
     """Return total minus available memory, like ``free`` and psutil."""
-    available = total(view, c.SYSTEM_MEMORY_LINUX_AVAILABLE, c.SYSTEM_MEMORY_AVAILABLE)
-    limit = total(view, c.SYSTEM_MEMORY_LIMIT)
-    return None if available is None or limit is None else limit - available
+    return of_state(view, c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, "used")
 
 
 def pressure(view: View) -> dict[str, tuple[float, float | None]]:

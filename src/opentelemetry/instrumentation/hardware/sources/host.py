@@ -9,7 +9,7 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, CounterRatio, Metric, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Memory, Swap, machine
+from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap, machine
 
 _Column: TypeAlias = "tuple[str, Metric, Attributes]"
 """A field of a value type or file, and the metric and attributes that it is exported as."""
@@ -150,14 +150,13 @@ class Host(Source):
     def _memory(self) -> Iterator[Point]:
         memory, swap = self._machine.memory()
         if memory is not None:
-            amounts = _by_state(memory)
+            amounts = memory.total - memory.available, memory.available
             yield from zip(self._memory_usage, amounts)
             for series, amount in zip(self._memory_shares, amounts):
                 yield series, amount / memory.total
             yield self._series[c.SYSTEM_MEMORY_LIMIT](memory.total)
-            if memory.available is not None:
-                metric = c.SYSTEM_MEMORY_LINUX_AVAILABLE if self._machine.linux else c.SYSTEM_MEMORY_AVAILABLE
-                yield self._series[metric](memory.available)
+            if self._machine.linux:
+                yield self._series[c.SYSTEM_MEMORY_LINUX_AVAILABLE](memory.available)
         if swap is not None:
             yield from self._swap(swap)
 
@@ -209,16 +208,6 @@ class _Columns(dict[str, "list[tuple[Series, int]]"]):
             (Series(metric, {self._attribute: name, **attributes}), at) for at, metric, attributes in self._columns
         ]
         return self[name]
-
-
-def _by_state(memory: Memory) -> Sequence[int]:
-    """Return the memory in each of :data:`.catalog.MEMORY_STATES`."""
-    if "available" not in c.MEMORY_STATES:
-        return memory.used, memory.free, memory.cached, memory.buffers
-    available = memory.available
-    if available is None:  # before Linux 3.14
-        available = memory.free + memory.cached + memory.buffers
-    return memory.total - available, available
 
 
 def _each(metric: Metric, attribute: str, *values: str) -> list[Series]:

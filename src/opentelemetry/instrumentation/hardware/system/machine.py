@@ -21,18 +21,10 @@ ONE_ROUND: Final = 1.0
 
 
 class Memory(NamedTuple):
-    """Memory in bytes. ``used``, ``free``, ``cached`` and ``buffers`` sum to the total."""
+    """Memory in bytes."""
 
     total: int
-    available: int | None
-    free: int
-    cached: int
-    buffers: int
-
-    @property
-    def used(self) -> int:
-        """Memory that is neither free nor used as a cache."""
-        return max(0, self.total - self.free - self.cached - self.buffers)
+    available: int
 
 
 class Swap(NamedTuple):

@@ -58,14 +58,15 @@ def cpu_times(columns: Sequence[bytes]) -> dict[str, float]:
 
 
 def meminfo(text: bytes) -> tuple[Memory | None, Swap | None]:
-    """``/proc/meminfo``. Reclaimable slab counts as cache, as in free(1)."""
+    """``/proc/meminfo``."""
     text = b"\n" + text
-    total, free = _bytes(text, b"\nMemTotal:"), _bytes(text, b"\nMemFree:")
-    buffers, cached = _bytes(text, b"\nBuffers:"), _bytes(text, b"\nCached:")
-    memory = swap = None
-    if total is not None and free is not None and buffers is not None and cached is not None:
-        cached += _bytes(text, b"\nSReclaimable:") or 0
-        memory = Memory(total, _bytes(text, b"\nMemAvailable:"), free, cached, buffers)
+    total, available = _bytes(text, b"\nMemTotal:"), _bytes(text, b"\nMemAvailable:")
+    if available is None:  # before Linux 3.14
+        parts = [_bytes(text, label) for label in (b"\nMemFree:", b"\nBuffers:", b"\nCached:")]
+        if None not in parts:
+            available = sum(part or 0 for part in parts)
+    memory = None if total is None or available is None else Memory(total, available)
+    swap = None
     total, free = _bytes(text, b"\nSwapTotal:"), _bytes(text, b"\nSwapFree:")
     if total is not None and free is not None:
         swap = Swap(total, free)

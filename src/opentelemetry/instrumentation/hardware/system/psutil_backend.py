@@ -94,11 +94,7 @@ class PsutilMachine:
 
     def memory(self) -> tuple[Memory, Swap]:
         memory, swap = self._psutil.call("virtual_memory"), self._psutil.call("swap_memory")
-        total, available, free = memory["total"], memory["available"], memory["free"]
-        # macOS reports no cache size. Its inactive pages are available and not free, and psutil's percent does not
-        # count them as used.
-        cached = memory.get("cached", available - free)
-        return Memory(total, available, free, cached, memory.get("buffers", 0)), Swap(swap["total"], swap["free"])
+        return Memory(memory["total"], memory["available"]), Swap(swap["total"], swap["free"])
 
     def total_memory(self) -> int | None:
         return int(self._psutil.call("virtual_memory")["total"])

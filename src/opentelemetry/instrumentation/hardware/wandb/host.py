@@ -210,9 +210,7 @@ def _cpus(history: History) -> dict[int, float | None]:
 
 def _memory(history: History) -> float | None:
     memory = history.now.memory
-    if memory is None or memory.available is None:
-        return None
-    return percent(memory.total - memory.available, memory.total)
+    return None if memory is None else percent(memory.total - memory.available, memory.total)
 
 
 def _memory_percent(history: History) -> float | None:
@@ -274,7 +272,7 @@ KEYS: Final[tuple[Key[History], ...]] = (
     ),
     Key(
         "proc.memory.availableMB", "MiB", "memory limit of the cgroup - memory that it has in use; without a limit the "
-        "available memory of the host", _available, (c.SYSTEM_MEMORY_LINUX_AVAILABLE, c.SYSTEM_MEMORY_AVAILABLE),
+        "available memory of the host", _available, (c.SYSTEM_MEMORY_USAGE,),
     ),
     Key(
         "proc.memory.rssMB", "MiB", "resident memory of the process", lambda each: _mib(each.now.process.resident),
