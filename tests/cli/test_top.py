@@ -399,10 +399,10 @@ class RealTerminal:
         self._other = other
         self.output = ""
 
-    def wait_for(self, text: str, seconds: float = 120.0) -> None:
-        """Read until there is this text."""
+    def wait_for(self, text: str, seconds: float = 120.0, after: int = 0) -> None:
+        """Read until there is this text, behind so many characters."""
         deadline = time.monotonic() + seconds
-        while text not in self.output:
+        while text not in self.output[after:]:
             assert time.monotonic() < deadline, f"{text!r} does not come: {self.output[-2000:]!r}"
             self._read(1.0)
 
@@ -456,6 +456,22 @@ def test_real_terminal_is_restored(way: str) -> None:
     assert found.output.rindex(CLOSED) > found.output.index(OPENED)
     assert "38;5;" in found.output, "one of 256 colours"
     assert "38;2;" not in found.output, "no true colour, which this terminal does not have"
+
+
+def test_real_terminal_is_restored_after_stop_and_continue() -> None:
+    """By SIGSTOP. Textual catches Ctrl-Z and SIGTSTP."""
+    with terminal("top", "--sources", "host", "--every", "0.5") as found:
+        found.wait_for("Memory")
+        found.child.send_signal(signal.SIGSTOP)
+        os.waitpid(found.child.pid, os.WUNTRACED)
+        found.child.send_signal(signal.SIGCONT)
+        opened = found.output.index(OPENED)
+        found.wait_for(OPENED, after=opened + 1)
+        found.wait_for("Memory", after=found.output.rindex(OPENED))
+        found.press("q")
+        assert found.end() == 0
+    assert found.output.count(OPENED) == found.output.count(CLOSED) == 2
+    assert len(re.findall(r"\x1b\[>\d+u", found.output)) == found.output.count("\x1b[<u"), "protocols of the keyboard"
 
 
 def test_without_textual_there_is_a_table() -> None:

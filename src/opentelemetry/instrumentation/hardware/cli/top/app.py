@@ -14,6 +14,7 @@ from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, VerticalScroll
+from textual.driver import Driver
 from textual.geometry import Size
 
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
@@ -115,6 +116,15 @@ class Top(App[None]):
         self._message = ("", 0.0)  # and when it came
 
     # -- life
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return ours where Textual has one for Unix."""
+        found = super().get_driver_class()
+        if found.__name__ == "LinuxDriver":
+            from opentelemetry.instrumentation.hardware.cli.top.driver import TerminalDriver
+
+            return TerminalDriver
+        return found
 
     def compose(self) -> ComposeResult:
         """Make the panels."""
