@@ -581,6 +581,21 @@ for number in {[*map(int, keys)]}:
         assert agent.wait(PATIENCE) == 0, rest
 
 
+def test_exit_status_after_a_hangup_is_that_of_the_program(refusing: str) -> None:
+    """The sentence about failed exports cannot be printed any more."""
+    ours, theirs = pty.openpty()
+    env = environment(FAST | {"OTEL_EXPORTER_OTLP_ENDPOINT": refusing, "PYTHONUNBUFFERED": ""})
+    line = python("import time; print('ready', flush=True); time.sleep(600)")
+    with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as agent:
+        os.close(theirs)
+        shown = b""
+        while b"ready\r\n" not in shown:
+            shown += os.read(ours, 1024)
+        os.close(ours)
+        agent.send_signal(signal.SIGHUP)
+        assert agent.wait(PATIENCE) == 128 + signal.SIGHUP
+
+
 def test_without_collector_a_table_follows_the_program(no_collector: list[str]) -> None:
     answer = run([*no_collector, *python("print('its own output')")], FAST)
     assert answer.returncode == 0

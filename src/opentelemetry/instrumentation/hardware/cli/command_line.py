@@ -94,12 +94,12 @@ def run(argv: Sequence[str] | None) -> int:
         say(str(mistake))
         return mistake.status
     except BrokenPipeError:  # the reader closed the pipe
-        _discard_output()
         return 0
     except OSError as error:
         say(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
-        _discard_output()
         return 1
+    finally:
+        _flush_or_discard()
 
 
 class _Parser(argparse.ArgumentParser):
@@ -177,6 +177,10 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     return "".join(_ASCII.get(each, "?") for each in error.object[error.start : error.end]), error.end
 
 
-def _discard_output() -> None:
-    """Point stdout to /dev/null, so that flushing it at exit does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush_or_discard() -> None:
+    """Flush the output. What cannot be written is discarded, else Python's flush at exit makes the status 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
