@@ -59,6 +59,8 @@ def test_partitions_and_virtual_interfaces_add_no_points() -> None:
         assert f"system.device.name={name}}}" not in points, f"{name} is counted"
         assert f"network.interface.name={name}," not in points, f"{name} is counted"
     devices = {
-        line.partition("system.device.name=")[2].partition(",")[0] for line in points.splitlines() if "filesystem" in line
+        line.partition("system.device.name=")[2].partition(",")[0]
+        for line in points.splitlines()
+        if "filesystem" in line
     }
     assert devices - {""} == {"/dev/nvme0n1p2", "/dev/md0"}
