@@ -228,6 +228,20 @@ def test_meter_provider_is_released_after_uninstrument(instrumentor: HardwareIns
     assert [provider() for provider in providers] == [None, None, None]
 
 
+def test_meter_provider_that_only_we_hold_is_reported_to(instrumentor: HardwareInstrumentor) -> None:
+    """Without the SDK's exit hook, nothing else refers to it."""
+    reader = InMemoryMetricReader()
+    instrumentor.instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False), sample_interval=0.1)
+    gc.collect()
+    wait_for(lambda: len(_names(reader)) > 20, 30, "metrics of the host")
+
+
+def _names(reader: InMemoryMetricReader) -> set[str]:
+    data = reader.get_metrics_data()
+    resources = data.resource_metrics if data is not None else []
+    return {metric.name for each in resources for scope in each.scope_metrics for metric in scope.metrics}
+
+
 @pytest.mark.parametrize(
     ("settings", "reports"),
     [({}, True), ({"reporter": "never"}, False), ({"reporter": "always"}, True), ({"sources": ["process"]}, None)],

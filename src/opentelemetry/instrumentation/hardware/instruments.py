@@ -54,7 +54,8 @@ class Instruments:
     def __init__(self, provider: MeterProvider) -> None:
         self.counters = CounterStore()
         self.metrics: Collection[Metric] | None = None
-        self._provider = weakref.ref(provider)  # it may be dropped while we are instrumented
+        self._provider = weakref.ref(provider)
+        self._kept: MeterProvider | None = None  # while we report to it: the program may have no other reference
         self._meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._lock = threading.Lock()
         self._session: Session | None = None
@@ -67,8 +68,9 @@ class Instruments:
         self._failed = False
 
     def is_alive(self) -> bool:
-        """Whether the provider is still in use."""
-        return self._provider() is not None
+        """Whether the provider is still in use. One that was shut down is not."""
+        provider = self._provider()
+        return provider is not None and not getattr(provider, "_shutdown", False)
 
     def has_reader(self) -> bool:
         """Whether the provider has a reader. It may have one if it is not the SDK's."""
@@ -110,12 +112,12 @@ class Instruments:
         """Report the values of a session, beginning with the next collection."""
         self.counters = session.counters
         self._readers, self._failed = Readers(), False
-        self._session = session
+        self._session, self._kept = session, self._provider()
         self.register(session.collector.metrics())
 
     def close(self) -> None:
         """Stop reporting."""
-        self._session = None
+        self._session = self._kept = None
 
     def forked(self) -> None:
         """Stop reporting in a forked child, where nothing may wait for a lock that a thread of the parent holds."""
@@ -181,6 +183,8 @@ class Instruments:
 
     def register(self, metrics: Collection[Metric]) -> None:
         """Create missing instruments. Must not be called from a callback, during which the SDK holds its lock."""
+        if not self.is_alive():
+            self._kept = None
         provider = self._provider()
         if provider is None or metrics is self.metrics:
             return
