@@ -120,6 +120,14 @@ def test_gpus_are_left_to_their_own_sources() -> None:
         ids(Fabricated(tree), detail="sensors")
 
 
+def test_driver_without_a_name_is_called_by_its_folder() -> None:
+    files = sensors.driver(3, "", temp1_input=41_000)
+    machine = Fabricated(Tree({path: text for path, text in files.items() if not path.endswith("/name")}))
+    with opened("hwmon", machine, detail="sensors") as source:
+        (found,) = all_of(source).items()
+    assert (found[0].attributes[c.HW_NAME], found[1]) == ("hwmon3", 41.0)
+
+
 def test_fix_names_the_setting_for_other_sensors() -> None:
     machine = sensors.virtual(1)
     with pytest.raises(Unavailable) as caught:

@@ -458,6 +458,18 @@ def test_counter_that_fails_at_first_is_exported_once_it_answers(tmp_path: Path,
         assert machine.up()
 
 
+@pytest.mark.parametrize(("version", "is_counted"), [("580.95.05", True), ("575.57.08", False), ("", False)])
+def test_driver_since_580_counts_thermal_throttling(tmp_path: Path, version: str, is_counted: bool) -> None:
+    counts: Gpu = {f"gpu0.FieldValues.{field}": f"ullong {field * 10**9}" for field in (269, 270, 271)}
+    with simulated_gpus(tmp_path, a100(), lines={**counts, "DriverVersion": version}) as machine:
+        now = machine.tick(2)
+    found = {
+        reason: now.one("hw.gpu.throttle.time", hw_gpu_throttle_reason=reason)
+        for reason in ("thermal_sw", "thermal_hw", "power_brake")
+    }
+    assert found == (dict(zip(found, (269, 270, 271))) if is_counted else dict.fromkeys(found, 0))
+
+
 @pytest.mark.parametrize("code", [3, 10, 999])
 def test_throttle_time_is_integrated_if_its_counter_never_answers(tmp_path: Path, code: int) -> None:
     lines: Gpu = {"gpu0.FieldValues.76": refused(code), "gpu0.CurrentClocksEventReasons": 0x10}

@@ -143,6 +143,17 @@ def test_invalid_line_drops_its_metric_family_only() -> None:
     assert (names(parsed), len(parsed.invalid)) == (["a", "c"], 1)
 
 
+def test_negative_sum_is_dropped_without_its_counts() -> None:
+    """As in client_golang's example with a normal distribution. OpenMetrics does not allow such a sum."""
+    kinds = {
+        "histogram": 'b_bucket{le="0"} 3\nb_bucket{le="+Inf"} 4\nb_count 4\nb_sum -1.5\n',
+        "summary": 'b{quantile="0.5"} -1\nb_count 4\nb_sum -1.5\n',
+    }
+    for kind, lines in kinds.items():
+        text = f"# TYPE a gauge\na 1\n# TYPE b {kind}\n{lines}# EOF\n"
+        assert names(parse(text, OPENMETRICS)) == ["a", "b_count"], kind
+
+
 @pytest.mark.parametrize(("kind", "end"), [(TEXT, ""), (OPENMETRICS, "# EOF\n")])
 def test_timestamp_beyond_all_floats_drops_its_metric_family_only(kind: str, end: str) -> None:
     parsed = parse(f"a 1 {'9' * 400}\nb 1\n{end}", kind)

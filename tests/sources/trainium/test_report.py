@@ -75,6 +75,20 @@ def test_report_group_with_an_error_is_dropped(group: str) -> None:
     assert parsed.errors == (f"{group} of 7: it is broken",)
 
 
+def test_report_without_a_breakdown_has_the_memory_of_runtime_and_device() -> None:
+    """As of an inf2.xlarge with runtime 2.30.51, which also names the device's memory otherwise than AWS's guide."""
+    document = report([runtime(7, (0, 1), 1, "tag", v3d=True)], 1, 1, TRN2)
+    memory = document["neuron_runtime_data"][0]["report"]["memory_used"]["neuron_runtime_used_bytes"]
+    del memory["usage_breakdown"]
+    memory["device"] = memory.pop("neuron_device")
+    assert parse(json.dumps(document).encode()).runtimes[0].used["device"] == memory["device"]
+    points = all_of(
+        open_source(Npus(HOST | {"/dev/neuron0": ""} | program(7), Speaking([json.dumps(document).encode()])))
+    )
+    limits = {value for series, value in points.items() if series.metric is c.HW_NPU_MEMORY_LIMIT}
+    assert limits == {document["neuron_hardware_info"]["neuron_device_memory_size"]}
+
+
 def test_hardware_info_with_an_error_is_dropped() -> None:
     parsed = parse(
         json.dumps({**report([], 1, 1, TRN2), "neuron_hardware_info": {**TRN2, "error": "no driver"}}).encode()

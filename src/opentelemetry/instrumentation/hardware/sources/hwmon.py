@@ -133,8 +133,8 @@ class Hwmon(Source):
             )
 
     def _add_driver(self, folder: str) -> None:
-        driver = self._text(f"{folder}/name") or self._text(f"{folder}/device/name")
-        if not driver or driver in _OTHER_SOURCES:
+        driver = self._text(f"{folder}/name") or self._text(f"{folder}/device/name") or folder.rpartition("/")[2]
+        if driver in _OTHER_SOURCES:
             return
         device = ""
         with suppress(OSError):

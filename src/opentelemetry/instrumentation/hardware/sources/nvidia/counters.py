@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
@@ -22,13 +22,15 @@ class Counters:
 
     Args:
         gpu: The GPU. Its ``counters`` are the series that it counts itself.
+        sampled: The fields.
 
     Attributes:
         powers: Milliwatts of components, and of the GPU at an instant, since this was cleared.
     """
 
-    def __init__(self, gpu: NvmlDevice) -> None:
+    def __init__(self, gpu: NvmlDevice, sampled: Mapping[tuple[int, int], Field]) -> None:
         self._gpu = gpu
+        self._sampled = sampled
         self._counted: set[Field] = set()
         self._failures: dict[Field, int] = {}
         self._late: set[Field] = set()
@@ -55,21 +57,21 @@ class Counters:
             DriverError: The call failed.
         """
         try:
-            answers = self._gpu.field_values((*f.SAMPLED, *self._extra))
+            answers = self._gpu.field_values((*self._sampled, *self._extra))
         except DriverError as error:
-            self._decide([(error.code, error.text)] * len(f.SAMPLED))
+            self._decide([(error.code, error.text)] * len(self._sampled))
             raise
         self._decide(answers)
         moving, self._moving = self._moving, set()
         found: dict[Field, object] = {}
-        for field, (code, value) in zip(f.SAMPLED.values(), answers):
+        for field, (code, value) in zip(self._sampled.values(), answers):
             if code:
                 self._gpu.unsupported[field.series] = value
             elif value == 0 and field.series in moving:
                 self._gpu.counters.discard(field.series)  # this counter does not count, so the rate is integrated
             elif field.series in self._gpu.counters:
                 found[field] = value
-        for at, (code, value) in zip([*self._extra], answers[len(f.SAMPLED) :]):
+        for at, (code, value) in zip([*self._extra], answers[len(self._sampled) :]):
             if not code:
                 self.powers[self._extra[at]] = value
             elif code in NEVER:
@@ -77,7 +79,7 @@ class Counters:
         return found
 
     def _decide(self, answers: Sequence[Sequence[Any]]) -> None:
-        for field, (code, _) in zip(f.SAMPLED.values(), answers):
+        for field, (code, _) in zip(self._sampled.values(), answers):
             if not code and field in self._late:  # its total continues the integral
                 self._late.remove(field)
                 self._gpu.counters.add(field.series)

@@ -74,8 +74,9 @@ class Gpu(NvmlDevice):
         self._health = Health(self, is_detailed, has_link_bytes=config.wants(c.HW_GPU_NVLINK_IO))
         self.gpm_fields = f.GPM | f.PIPES if is_detailed else f.GPM
         self._fans: list[tuple[Device, list[Call]]] = []
-        self.counters = {field.series for field in f.SAMPLED.values()}
-        self._counted = Counters(self)
+        self._sampled = f.sampled(n.driver_version(nvml))
+        self.counters = {field.series for field in self._sampled.values()}
+        self._counted = Counters(self, self._sampled)
         self._newest_sample = -1
         self._for_spans: tuple[list[Call], list[Call]] | None = None
         self._has_stamps = False
@@ -167,7 +168,7 @@ class Gpu(NvmlDevice):
             Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
             *(self._clock(domain) for domain in ("sm", "memory")),
             Call(self._reasons, *f.REASONS.values()),
-            Call(self._counted.read, *f.SAMPLED.values()),
+            Call(self._counted.read, *self._sampled.values()),
         ], [
             *(self._engine(name) for name in f.ENGINES),
             *(self._clock(domain) for domain in ("graphics", "video")),
@@ -185,7 +186,7 @@ class Gpu(NvmlDevice):
 
     def _span_calls(self) -> tuple[list[Call], list[Call]]:
         """Return the calls for spans: those that are made ten times per second, and those once per second."""
-        counters = {number: field for number, field in f.SAMPLED.items() if field.series.metric in _SPAN_COUNTERS}
+        counters = {number: field for number, field in self._sampled.items() if field.series.metric in _SPAN_COUNTERS}
 
         def count() -> Values:
             asked = time.time()

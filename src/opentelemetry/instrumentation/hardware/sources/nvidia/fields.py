@@ -109,6 +109,20 @@ the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-ker
 67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
 """
 
+_SAMPLED_SINCE_580: Final = {
+    (269, 0): throttle("thermal_sw", "ns"),
+    (270, 0): throttle("thermal_hw", "ns"),
+    (271, 0): throttle("power_brake", "ns"),
+}
+"""In older drivers, these numbers stand for other fields."""
+
+
+def sampled(driver_version: str) -> Mapping[tuple[int, int], Field]:
+    """Return the fields that are read often with this version of the driver, such as ``580.95.05``."""
+    major = driver_version.partition(".")[0]
+    return {**SAMPLED, **_SAMPLED_SINCE_580} if major.isdecimal() and int(major) >= 580 else SAMPLED
+
+
 SCOPES: Final = {(185, 1): "module", (185, 2): "memory"}
 """Fields with the power of a component, a device of its own: the module of GPU and CPU, or the memory of the GPU."""
 

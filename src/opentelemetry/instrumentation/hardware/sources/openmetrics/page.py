@@ -189,11 +189,20 @@ class Parser:
             raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
         for family in paced(self._families(text, page)):
-            try:
-                page.samples += list(self._samples(family, strict, now, page))
-            except _INVALID as error:
-                page.invalid.append(f"{family.name or 'a family'}: {error}"[:200])
+            page.samples += self._valid(family, strict, now, page)
         return page
+
+    def _valid(self, family: _Family, strict: bool, now: float, page: Page) -> list[Sample]:
+        """Return the samples of a family; without its sums if it is invalid with them, because one is negative."""
+        try:
+            return list(self._samples(family, strict, now, page))
+        except _INVALID as error:
+            page.invalid.append(f"{family.name or 'a family'}: {error}"[:200])
+        others = [line for line in family.lines if not line.startswith(f"{family.name}_sum")]
+        if len(others) == len(family.lines):
+            return []
+        family.lines = others
+        return self._valid(family, strict, now, page)
 
     def _families(self, text: str, page: Page) -> Iterable[_Family]:
         """Return the metric families with the lines that may match a filter."""

@@ -106,8 +106,10 @@ class NeuronDevice(Device):
         if used is None:
             used = self.runtime_memory
         total = self.hardware.memory
-        if used is not None:
-            yield from self.points({MEMORY_USED: used} | ({MEMORY_TOTAL: total} if total and used <= total else {}))
+        sizes = {} if used is None else {MEMORY_USED: used}
+        if total and (used is None or used <= total):
+            sizes[MEMORY_TOTAL] = total
+        yield from self.points(sizes)
 
     def read_slow(self) -> Iterator[Point]:
         """Yield memory errors and power."""

@@ -152,7 +152,12 @@ def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
         yield Runtime(
             pid,
             tag,
-            _known({"host": _count(memory.get("host")), "device": _count(memory.get("neuron_device"))}),
+            _known(
+                {
+                    "host": _count(memory.get("host")),
+                    "device": _count(memory.get("neuron_device", memory.get("device"))),
+                }
+            ),
             _counts(breakdown.get("host"), HOST_MEMORY),
             {core: _counts(each, CORE_MEMORY) for core, each in _by_core(breakdown.get("neuroncore_memory_usage"))},
             dict(_percents(counters.get("neuroncores_in_use"))),
