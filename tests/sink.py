@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -50,6 +51,8 @@ class Sink:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
                 sink._take(ExportMetricsServiceRequest.FromString(body))
                 before_answer()
                 answer = ExportMetricsServiceResponse().SerializeToString()

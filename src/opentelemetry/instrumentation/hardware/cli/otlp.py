@@ -138,7 +138,7 @@ def _is_proxied(url: str, host: str) -> bool:
 
 
 def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
-    """Set defaults for unset variables: no traces and logs, our resource detector, a service name, an interval of 15 s.
+    """Set defaults for unset variables: no traces and logs, compression, resource detector, service name, 15 s.
 
     Args:
         environ: The environment that the SDK reads.
@@ -149,6 +149,8 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
     environ.setdefault("OTEL_TRACES_EXPORTER", "none")
     environ.setdefault("OTEL_LOGS_EXPORTER", "none")
     environ["OTEL_METRICS_EXPORTER"] = environ.get("OTEL_METRICS_EXPORTER") or "otlp"
+    if not _first(environ, "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION")[1]:
+        environ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION"] = "gzip"  # a tenth of the bytes
     if interval is not None:
         environ["OTEL_METRIC_EXPORT_INTERVAL"] = str(round(interval * 1000) or 1)
     elif not environ.get("OTEL_METRIC_EXPORT_INTERVAL"):
