@@ -9,6 +9,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,17 @@ def eager(tree: ast.Module) -> list[str]:
     ]
 
 
+def needed(tree: ast.Module) -> Iterator[str]:
+    """Return the modules of the package that a module imports when it runs, also in functions."""
+    for node in [*ast.walk(tree)]:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = []
+    for name, _ in imports(tree):
+        module = name.removeprefix(NAME).removeprefix(".")
+        if name.startswith(NAME) and module in MODULES:
+            yield module
+
+
 def is_mutable(value: ast.expr | None) -> bool:
     if isinstance(value, ast.Call):
         name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
@@ -260,3 +272,11 @@ print(package.HardwareInstrumentor.__name__, package.Config.__name__, package.__
 """
     child = run([sys.executable, "-c", program])
     assert child.stdout == "[] False\nHardwareInstrumentor Config True False\n", child.stderr
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    graph = {module: {*needed(ast.parse(path.read_text()))} - {module} for module, path in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle: {' -> '.join(error.args[1])}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -18,6 +19,10 @@ _PACKAGES: Final = {
     "console": "opentelemetry-sdk",
 }
 """The package of each exporter."""
+
+_NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
+_SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
+"""Beginnings and ends of the variables that a message names with their values. Others may have secrets."""
 
 
 class Problem(NamedTuple):
@@ -80,3 +85,34 @@ def problems(words: Sequence[str], where: otlp.Destination | None) -> dict[str, 
     """Return what is wrong with the exporters, by the names of their entry points."""
     names = dict.fromkeys(name for word in words if (name := entry_point(word, where)))
     return {name: found for name in names if (found := problem(name)) is not None}
+
+
+def configure(pid: int) -> None:
+    """Configure the SDK from the environment, as ``opentelemetry-instrument`` does with a distro.
+
+    Args:
+        pid: The process that the resource describes.
+
+    Raises:
+        Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
+    """
+    from opentelemetry.sdk._configuration import _OTelSDKConfigurator
+
+    from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+    from opentelemetry.instrumentation.hardware.resource_detector import of_process
+
+    class Configurator(_OTelSDKConfigurator):
+        """A configurator. The SDK's class is abstract."""
+
+    if not os.environ.get("OTEL_CONFIG_FILE"):
+        for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
+            raise Mistake(f"{problem.text}; {problem.fix}")
+    # A configuration file describes its own resource.
+    options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid)}
+    try:
+        Configurator().configure(**options)  # type: ignore[no-untyped-call]
+    except Exception as error:
+        metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
+        shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))
+        reason = " ".join(str(error).split())
+        raise Mistake(f"the SDK rejects this configuration: {reason} ({shown})") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -21,11 +20,6 @@ _PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
 
 EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 """The entry point of the exporter of each protocol."""
-
-
-_NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
-_SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
-"""Beginnings and ends of the variables that a message names with their values. Others may have secrets."""
 
 
 class Destination(NamedTuple):
@@ -162,36 +156,3 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
     environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join(detectors)
     if service is not None and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         environ.setdefault("OTEL_SERVICE_NAME", service)
-
-
-def configure(pid: int) -> None:
-    """Configure the SDK from the environment, as ``opentelemetry-instrument`` does with a distro.
-
-    Args:
-        pid: The process that the resource describes.
-
-    Raises:
-        Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
-    """
-    from opentelemetry.sdk._configuration import _OTelSDKConfigurator
-
-    from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-    from opentelemetry.instrumentation.hardware.resource_detector import of_process
-
-    class Configurator(_OTelSDKConfigurator):
-        """A configurator. The SDK's class is abstract."""
-
-    if not os.environ.get("OTEL_CONFIG_FILE"):
-        from opentelemetry.instrumentation.hardware.cli.exporters import problems
-
-        for problem in problems(exporters(os.environ), destination(os.environ)).values():
-            raise Mistake(f"{problem.text}; {problem.fix}")
-    # A configuration file describes its own resource.
-    options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid)}
-    try:
-        Configurator().configure(**options)  # type: ignore[no-untyped-call]
-    except Exception as error:
-        metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
-        shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))
-        reason = " ".join(str(error).split())
-        raise Mistake(f"the SDK rejects this configuration: {reason} ({shown})") from None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.instrumentation.hardware.cli import otlp, settings
+from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import export_interval
@@ -143,7 +143,7 @@ def _exported(session: Session, pid: int, target: Target, limit: float) -> Itera
     from opentelemetry.instrumentation.hardware.cli.exports import watched
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
 
-    otlp.configure(pid)
+    exporters.configure(pid)
     provider = get_meter_provider()
     instrumentor = HardwareInstrumentor()
     if instrumentor.is_instrumented_by_opentelemetry:  # OTEL_CONFIG_FILE did it; this session takes its place

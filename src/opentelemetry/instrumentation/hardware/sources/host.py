@@ -9,7 +9,8 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, CounterRatio, Metric, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap, machine
+from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap
 
 _Column: TypeAlias = "tuple[str, Metric, Attributes]"
 """A field of a value type or file, and the metric and attributes that it is exported as."""

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
+    pass
 
 ONE_ROUND: Final = 1.0
 """Seconds within which the sources of a session are read that are due at the same time."""
@@ -258,19 +257,3 @@ class Drivers(Protocol):
 
     def python_module(self, name: str) -> PythonModule:
         """A Python module by its name."""
-
-
-def machine(drivers: Drivers, walk: SharedWalk | None = None) -> Machine:
-    """Return the local machine: read from the kernel's files on Linux, through psutil elsewhere.
-
-    Args:
-        drivers: Access to it.
-        walk: A walk over the process tree that is shared with other sources.
-    """
-    from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
-    from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
-
-    try:
-        return LinuxMachine(drivers.files(), drivers.python_module("psutil"), walk)
-    except Unavailable:
-        return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))

@@ -10,9 +10,9 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point
 from opentelemetry.instrumentation.hardware.sources.tpu import Tpu
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import EXECUTION, TRANSFERS
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.runtime import merged
 from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Values
-from opentelemetry.instrumentation.hardware.sources.tpu.services import Sample
 from opentelemetry.instrumentation.hardware.wandb.probe import Key, SourceProbe
 
 ROUND_TRIP: Final = "megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution"

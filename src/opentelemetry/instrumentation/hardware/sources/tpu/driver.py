@@ -17,9 +17,10 @@ from opentelemetry.instrumentation.hardware.sources.tpu import addresses, fields
 from opentelemetry.instrumentation.hardware.sources.tpu.device import Devices, TpuDevice
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import MIN_INTERVAL, Profiler
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged
 from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk, tool
-from opentelemetry.instrumentation.hardware.sources.tpu.services import Sample, Services
+from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 _SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore)"
 

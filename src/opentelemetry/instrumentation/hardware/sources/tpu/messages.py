@@ -15,7 +15,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from opentelemetry.instrumentation.hardware.model import Number
-from opentelemetry.instrumentation.hardware.sources.tpu.services import Sample
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 
 MAX_SAMPLES: Final = 1024
 """Maximum samples in an answer: several for each device and link of a host."""

@@ -9,7 +9,8 @@ import re
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.tpu.services import UNAVAILABLE, Services
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import UNAVAILABLE
+from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 MIN_INTERVAL: Final = 10.0
 """Minimum seconds between two calls. For each call, the host of the TPU profiles its cores."""

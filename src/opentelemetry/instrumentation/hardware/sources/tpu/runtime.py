@@ -15,14 +15,14 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
-from opentelemetry.instrumentation.hardware.sources.tpu.services import (
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import (
     INVALID_ARGUMENT,
     NOT_FOUND,
     UNAVAILABLE,
     UNIMPLEMENTED,
     Sample,
-    Services,
 )
+from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 _NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
 """The statuses for a metric that a runtime does not have."""

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.model import Number, Unavailable
-
-UNKNOWN: Final = 2
-INVALID_ARGUMENT: Final = 3
-DEADLINE_EXCEEDED: Final = 4
-NOT_FOUND: Final = 5
-UNIMPLEMENTED: Final = 12
-INTERNAL: Final = 13
-UNAVAILABLE: Final = 14
-"""Status codes of gRPC."""
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import INTERNAL
 
 TIMEOUT: Final = 0.5
 """Seconds for a call of the metric service; it usually answers within milliseconds."""
@@ -26,41 +16,6 @@ _MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
 
 _MONITOR_GRACE: Final = 2.0
 """Seconds that a profiler may take in addition to the time that it profiles."""
-
-
-class Sample(NamedTuple):
-    """One value or distribution of a runtime metric.
-
-    Attributes:
-        labels: The attributes of the runtime, such as ``device-id``.
-        value: The value of a gauge; None for a distribution, and for a gauge without a finite number.
-        distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
-    """
-
-    labels: Mapping[str, str | int]
-    value: Number | None = None
-    distribution: Mapping[str, Any] | None = None
-
-    @property
-    def device(self) -> int | None:
-        """The number of the device, unique over all hosts of a slice; None if there is no plausible number."""
-        labels = self.labels
-        number = labels.get("device-id", labels.get("device_ordinal"))
-        if number is None:
-            number = next((value for value in labels.values() if isinstance(value, int)), None)
-        if isinstance(number, str):
-            number = int(number) if re.fullmatch("[0-9]{1,8}", number) else None
-        return number if number is not None and 0 <= number < 1 << 24 else None
-
-    def label(self, name: str, pattern: str) -> str:
-        """A label in lower case; "" if it does not match the pattern."""
-        text = str(self.labels.get(name, "")).lower()
-        return text if re.fullmatch(pattern, text) else ""
-
-    @property
-    def core_type(self) -> str:
-        """``tensorcore`` or ``sparsecore``; "" if it is not reported."""
-        return self.label("core_type", "[a-z][a-z0-9_]{0,31}")
 
 
 class Services:
@@ -83,7 +38,7 @@ class Services:
         self._channels = Channels()
 
     def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
-        """Return the current samples of a runtime metric, as dicts with the fields of :class:`Sample`.
+        """Return the current samples of a runtime metric, as dicts with the fields of :class:`~.protocol.Sample`.
 
         Args:
             address: ``host:port``, or ``unix:`` and a path.
