@@ -17,6 +17,7 @@ class Readings:
     """Rows in place of a session."""
 
     serves_children = False
+    has_started = True
     has_accelerators = True
 
     def __init__(self, config: Config, rows: Callable[[], Sequence[Rows]]) -> None:
@@ -27,6 +28,9 @@ class Readings:
     @property
     def span_rows(self) -> Sequence[Rows]:
         return self._rows()
+
+    def start(self) -> None:
+        """Do nothing: the test makes the readings."""
 
     def expect_spans(self) -> None:
         """Do nothing: the test makes the readings."""

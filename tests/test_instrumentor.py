@@ -726,7 +726,7 @@ def test_thread_start_failure_is_logged_and_leaves_nothing(
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    provider = MeterProvider(shutdown_on_exit=False)
+    provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     with monkeypatch.context() as limited:
         limited.setattr(threading.Thread, "start", refuse)
         instrumentor.instrument(meter_provider=provider, mode=mode)

@@ -25,7 +25,7 @@ from opentelemetry.instrumentation.hardware.instruments import Instruments, is_p
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
-from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings import Config, exports_metrics
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
@@ -138,11 +138,14 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 if uwsgi.forks_later():
                     self._defer(again)
                     return
-                if config.mode == "agent" and self._start_agent(provider, config, kwargs):
+                if config.mode == "agent" and _needs_agent(config) and self._start_agent(provider, config, kwargs):
                     return
-            if session is None:
-                session = self._new_session(provider, config)
-                session.collector.shares = self._record_spans(session, provider)
+            if session is not None:
+                self._start(provider, session)
+                session.start()  # its caller may show what it reads
+                return
+            session = self._new_session(provider, config)
+            session.collector.shares = self._record_spans(session, provider)
             self._start(provider, session)
         except Exception as error:
             self._fail(error)
@@ -176,9 +179,21 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False
-        self._attach(provider, session)
         session.has_reader = self._has_reader
-        session.start(self._after_reading)
+        session.on_reading = self._after_reading
+        self._attach(provider, session)
+        if not session.has_started and self._recorder is not None and self._recorder.is_exported():
+            session.start()
+
+    def _reader_found(self) -> None:
+        """Begin to read: something can be exported. The recorder does so for spans."""
+        session = self._session
+        try:
+            if session is not None and session.pid == os.getpid():
+                session.start()
+        except Exception as error:
+            self._fail(error)
+            self._is_instrumented_by_opentelemetry = False  # allow another attempt
 
     def _record_spans(self, session: Readings, provider: MeterProvider) -> Shares | None:
         """Measure the spans of this process, unless that is switched off. Returns their shares."""
@@ -251,6 +266,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._attached = [*(each for each in self._attached if each.is_alive()), instruments]
         self._waits_for_provider = self._waits_for_provider or is_proxy(provider)
         self._register_exit_hook()
+        instruments.watch(self._reader_found)
 
     def _instruments_of(self, provider: MeterProvider) -> Instruments:
         """Return the instruments of a provider. Those of the proxy became the global provider's when it was set."""
@@ -358,6 +374,15 @@ def _resource_attributes(provider: MeterProvider) -> Mapping[str, object]:
         if attributes:
             return dict(attributes)
     return {}
+
+
+def _needs_agent(config: Config) -> bool:
+    """Whether an agent would have anything to export, or to read for spans."""
+    if exports_metrics(os.environ) or config.spans == "off":
+        return exports_metrics(os.environ)
+    from opentelemetry.instrumentation.hardware.sdk import exports_any_spans
+
+    return exports_any_spans()
 
 
 def _is_peer_active() -> bool:

@@ -9,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context, set_value
@@ -66,6 +66,7 @@ class Instruments:
         self._parts: dict[_Key, Sequence[Observation]] = {}
         self._names: dict[tuple[str, str], int] = {}
         self._failed = False
+        self._watched: object = None
 
     def is_alive(self) -> bool:
         """Whether the provider is still in use. One that was shut down is not."""
@@ -79,6 +80,27 @@ class Instruments:
             return False
         storages = _storages(provider)
         return storages is None or bool(storages)
+
+    def watch(self, found: Callable[[], None]) -> None:
+        """Call back as soon as the provider has a reader: now, or in the thread that adds it.
+
+        The SDK has no hook for this. The proxy tells our meter of the provider that is set.
+        """
+        provider = self._real_provider()
+        owner: Any = self._meter if provider is None else provider
+        name = "on_set_meter_provider" if provider is None else "add_metric_reader"  # SDK 1.39 does not have the latter
+        if self.has_reader():
+            found()
+        elif owner is not self._watched and hasattr(owner, name):
+            self._watched = owner
+            method = getattr(owner, name)
+
+            @wraps(method)
+            def added(*args: Any, **kwargs: Any) -> None:
+                method(*args, **kwargs)
+                self.watch(found)
+
+            setattr(owner, name, added)
 
     def shut_down(self, seconds: float) -> None:
         """Shut the provider down at the exit of the program, within some seconds, if it has no metrics but ours.

@@ -65,7 +65,8 @@ class Session:
         is_reporter: Whether this process reports the host now.
         runners: Its sources.
         threads: The threads that read them.
-        on_reading: Called by our threads after their readings; see :meth:`start`.
+        on_reading: Called by our threads after their readings.
+        has_started: Whether it reads.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
         demand: When spans need readings.
         serves_children: Whether it also has readings for forked children of this process.
@@ -122,7 +123,7 @@ class Session:
             self._role = Role(reporter, self.schedule, self._set_role, clock)
         self._role_thread = ReaderThread("reporter", [self._role] if self._role else [], clock=clock)
         self._lock = threading.Lock()
-        self._has_started = self._is_closed = False
+        self.has_started = self._is_closed = False
         self.runners: list[SourceRunner] = []
         self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
         has_host = self.is_reporter or only_spans
@@ -163,7 +164,7 @@ class Session:
 
         def make() -> Source:
             """Create the source, in its own thread. It is not opened twice because the role is not known yet."""
-            if self._role is not None and self._has_started:
+            if self._role is not None and self.has_started:
                 self._role.decided.wait(_ROLE_WAIT)
             runner.is_outdated = False
             former = self._former.get(runner.name)
@@ -217,15 +218,17 @@ class Session:
             for thread in self.threads:
                 thread.wake()
 
-    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-        """Begin to read the sources.
+    def start(self) -> None:
+        """Begin to read the sources, once.
 
-        Args:
-            on_reading: Called by our threads after their readings.
+        Raises:
+            RuntimeError: If the process may have no more threads.
         """
-        self.on_reading = on_reading
+        with self._lock:
+            if self.has_started or self._is_closed:
+                return
+            self.has_started = True
         _load_libgcc()
-        self._has_started = True
         threads = self.threads  # without those that the role adds
         if self._role is not None:
             self._role.has_reader = self.has_reader
@@ -295,6 +298,8 @@ class Session:
             seconds: How long to wait.
             is_last: The process ends: it does not become the reporter of the host any more.
         """
+        if not self.has_started:
+            return
         deadline = time.monotonic() + seconds
         if self._role is not None and not (is_last and self._role.decided.is_set()):
             read_all([self._role_thread], seconds)

@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings import Config, is_disabled
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
@@ -45,6 +45,8 @@ class HardwareSpanProcessor(SpanProcessor):
             self._start(settings)
 
     def _start(self, settings: Mapping[str, Any]) -> None:
+        if is_disabled(os.environ):
+            return
         self._session = spans_only(Config.read(settings), self._recorder)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
@@ -72,8 +74,9 @@ def spans_only(config: Config, recorder: SpanRecorder) -> Session | None:
     session = Session(config, demand=Demand(), only_spans=True)
     recorder.open(session)
     session.expect_spans()
+    session.on_reading = recorder.advance
     try:
-        session.start(recorder.advance)
+        session.start()
     except RuntimeError as error:  # the limit of threads or memory
         _LOG.error("Spans are not measured: %s", error)
         recorder.close()

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import MeterProvider
-from opentelemetry.sdk.trace import Span
+from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import (
     NoOpTracerProvider,
     ProxyTracerProvider,
@@ -26,7 +26,13 @@ from opentelemetry.trace import (
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.sdk import TraceHook, free_attributes
+from opentelemetry.instrumentation.hardware.sdk import (
+    TraceHook,
+    exports,
+    exports_any_spans,
+    exports_spans,
+    free_attributes,
+)
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
@@ -51,6 +57,7 @@ class Readings(Protocol):
     Attributes:
         config: The settings.
         serves_children: Whether it also has readings for forked children of this process.
+        has_started: Whether it reads. A session does not before something can be exported.
         demand: When spans need readings.
         span_rows: The rows of the devices in use and of the process.
         has_accelerators: Whether there are accelerators, as far as it is known.
@@ -61,6 +68,8 @@ class Readings(Protocol):
     @property
     def serves_children(self) -> bool: ...
     @property
+    def has_started(self) -> bool: ...
+    @property
     def demand(self) -> Demand | None: ...
 
     @property
@@ -68,6 +77,9 @@ class Readings(Protocol):
 
     @property
     def has_accelerators(self) -> bool: ...
+
+    def start(self) -> None:
+        """Begin to read, once."""
 
     def expect_spans(self) -> None:
         """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
@@ -86,7 +98,7 @@ class SpanRecorder:
     def __init__(self, restart: Callable[[Config, SpanRecorder], Session | None]) -> None:
         self._session: Readings | None = None
         self._restart = restart
-        self._hook = TraceHook(self.expect_spans, self._started)
+        self._hook = TraceHook(self._provider_changed, self._started)
         self._failed = False
         self._shares: Shares | None = None
         self._own: Session | None = None
@@ -135,10 +147,24 @@ class SpanRecorder:
         self._hook.install()
         self._check_global()
 
+    def is_exported(self) -> bool:
+        """Whether spans can be exported, of any TracerProvider."""
+        return self._session is not None and exports_any_spans()
+
     def _check_global(self) -> None:
         """Expect spans if there is a global TracerProvider. It may have been made before."""
         if not isinstance(get_tracer_provider(), (ProxyTracerProvider, NoOpTracerProvider)):
             self.expect_spans()
+
+    def _provider_changed(self, provider: TracerProvider) -> None:
+        """Expect spans of a provider, and let the session read if they can be exported."""
+        self.expect_spans()
+        session = self._session
+        try:
+            if session is not None and not session.has_started and self._pid == os.getpid() and exports_spans(provider):
+                session.start()
+        except Exception:
+            self.fail()
 
     def expect_spans(self) -> None:
         """Let the devices be read for spans from now on."""
@@ -167,7 +193,12 @@ class SpanRecorder:
         try:
             if span.is_recording():
                 self.begin(span)
-            elif self._session is not None and self._shares is not None and self._session.has_accelerators:
+            elif (
+                self._session is not None
+                and self._session.has_started
+                and self._shares is not None
+                and self._session.has_accelerators
+            ):
                 self._begin_unrecorded(span, args, kwargs)
         except Exception:
             self.fail()
@@ -178,10 +209,14 @@ class SpanRecorder:
             session = self._session
             if session is None or type(span.end) is OpenSpan:
                 return
+            if not session.has_started and not exports(span):
+                return
             if self._pid != os.getpid():
                 session = self._in_child(session)
                 if session is None:
                     return
+            if not session.has_started:
+                session.start()
             demand = session.demand
             if demand is None:
                 return

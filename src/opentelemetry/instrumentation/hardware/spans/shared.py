@@ -139,6 +139,14 @@ class AgentReadings:
         """Return whether the agent has found accelerators, or has not looked yet."""
         return not self.span_rows or any(rows.kind == ACCELERATOR for rows in self.span_rows)
 
+    @property
+    def has_started(self) -> bool:
+        """Return True: the agent reads."""
+        return True
+
+    def start(self) -> None:
+        """Do nothing."""
+
     def expect_spans(self) -> None:
         """Record that there is a TracerProvider. The agent notices it within a second."""
         if self.demand is not None:
