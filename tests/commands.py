@@ -169,8 +169,8 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         def _drivers(source: str) -> Drivers:
             return Drivers() if source == "nvidia" else machine
 
-        def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-            self.on_reading = on_reading
+        def start(self) -> None:
+            pass
 
         def read_now(self, seconds: float, is_last: bool = False) -> None:
             for runner in self.runners:

@@ -266,7 +266,10 @@ def test_program_with_a_prometheus_exporter_reports_without_an_agent() -> None:
         "import logging; logging.basicConfig()\n"
         "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
         "from tests.programs import traces\n"
-        "HardwareInstrumentor().instrument(mode='agent')\n"
+        "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
+        "provider = MeterProvider([InMemoryMetricReader()])\n"
+        "HardwareInstrumentor().instrument(mode='agent', meter_provider=provider)\n"
         "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
         "print('otel-hardware-agent' in traces.threads())\n"
     )

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
@@ -257,8 +257,8 @@ def test_panels_fill_the_screen(devices: int, size: tuple[int, int]) -> None:
 class Stepped(Session):
     """A session that is read in the calling thread."""
 
-    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-        self.on_reading = on_reading
+    def start(self) -> None:
+        pass
 
     def read_now(self, seconds: float, is_last: bool = False) -> None:
         for runner in self.runners:

@@ -42,8 +42,8 @@ class Ahead(Drivers):
 class _Stepped(Session):
     """A session that starts no thread: the test reads its sources."""
 
-    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-        self.on_reading = on_reading
+    def start(self) -> None:
+        pass
 
     def close(self) -> None:
         super().close()
