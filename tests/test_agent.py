@@ -225,7 +225,10 @@ def test_setting_without_text_form_is_named_and_the_application_reports(sink: Si
         "from opentelemetry.instrumentation.hardware import agent\n"
         "agent._PAUSES = (0.01, 0.02)\n"
         "endpoint = {'url': 'http://127.0.0.1:1', 'headers': {'X': 'secret'}}\n"
-        "HardwareInstrumentor().instrument(mode='agent', openmetrics={'a': endpoint})\n"
+        "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
+        "provider = MeterProvider([InMemoryMetricReader()])\n"
+        "HardwareInstrumentor().instrument(mode='agent', meter_provider=provider, openmetrics={'a': endpoint})\n"
         "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
     )
     answer = run([sys.executable, "-c", program], sink.environment())
@@ -249,7 +252,10 @@ def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: 
         "    start(thread)\n"
         "threading.Thread.start = limited\n"
         "instrumentor = HardwareInstrumentor()\n"
-        "instrumentor.instrument(mode='agent', openmetrics={'a': {'url': 'http://127.0.0.1:1'}})\n"
+        "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
+        "provider = MeterProvider([InMemoryMetricReader()])\n"
+        "instrumentor.instrument(mode='agent', meter_provider=provider, openmetrics={'a': {'url': 'http://127.0.0.1:1'}})\n"
         "traces.until(lambda: not instrumentor.is_instrumented_by_opentelemetry, 'failure')\n"
         "traces.until(lambda: not traces.threads(), 'end')\n"
     )

@@ -17,6 +17,7 @@ import time
 
 from opentelemetry.metrics import set_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 from tests.programs import traces
 from tests.programs.relatives import agents, children
@@ -28,8 +29,9 @@ agent._PAUSES = (0.01, 0.02)
 agent._SILENCE = 8
 if "AGENT_NEVER_READY" in os.environ:
     agent._PROGRAM = "import time; time.sleep(60)"
-if "APPLICATION_RESOURCE" in os.environ:
-    set_meter_provider(MeterProvider(resource=Resource.create(json.loads(os.environ["APPLICATION_RESOURCE"]))))
+given = os.environ.get("APPLICATION_RESOURCE")
+resource = Resource.create(json.loads(given)) if given else Resource.get_empty()
+set_meter_provider(MeterProvider([InMemoryMetricReader()], resource=resource))
 begin = time.perf_counter()
 HardwareInstrumentor().instrument(**dict(word.split("=") for word in sys.argv[1:]))
 started = time.perf_counter() - begin

@@ -16,7 +16,7 @@ from tests.sources.tree import Tree
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers import Drivers, shared_library
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.sources.nvidia import gpm
 from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
@@ -173,13 +173,17 @@ def simulated_gpus(
     pid: int | None = None,
     **settings: Any,
 ) -> Iterator[SimulatedGpus]:
-    """Instrument this program on a machine with these GPUs. The folder has the state of the simulated driver."""
+    """Instrument this program on a machine with these GPUs. The folder has the state of the simulated driver.
+
+    No child tries the library first, which would take most of the time; tests of whole programs do that.
+    """
     library = need(fake_nvml)
     fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
     fake.set_lines({"Clock": START, **(lines or {})})
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (
         patch.dict(os.environ, fake.environment),
+        patch.object(shared_library, "_try", lambda path, functions: shared_library._Trial("", 0)),
         playing(lambda source: OnHost(files), settings, pid) as stage,
         patch.object(gpm, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -17,9 +18,13 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrum
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.pipeline import found
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import discover
+
+_discovered = cache(discover)  # looking through all installed packages takes longer than most tests
 
 
 class Ahead(Drivers):
@@ -109,7 +114,7 @@ def playing(
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
     ours = HardwareInstrumentor()
-    with patch.object(instrumentor, "Session", session):
+    with patch.object(instrumentor, "Session", session), patch.object(found, "discover", _discovered):
         ours.instrument(meter_provider=provider, **{"spans": "off", **(settings or {})})  # another test may have spans
     try:
         yield Playing(reader, made[0], clock)
