@@ -39,6 +39,21 @@ PORTABLE = (
 )
 """Tests that also run on macOS and Windows: they need no child processes and no files of Linux."""
 
+FAST = (
+    "accelerators",
+    "pipeline",
+    "sources",
+    "system",
+    "wandb",
+    "test_catalog.py",
+    "test_model.py",
+    "test_settings.py",
+)
+"""Folders and files with the fast part: units, tables and captures."""
+
+WHOLE = {"cost", "faults", "forks", "independent", "new_vendor", "presence", "programs", "real", "reporter"}
+"""What files in these folders are named after that run whole programs, other readers, or many readings."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -51,6 +66,13 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     if sys.platform.startswith("linux") or not collection_path.name.startswith("test_"):
         return None
     return collection_path.relative_to(Path(__file__).parent).as_posix() not in PORTABLE or None
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the fast part."""
+    path = item.path.relative_to(Path(__file__).parent)
+    if path.parts[0] in FAST and path.stem.removeprefix("test_") not in WHOLE:
+        item.add_marker("fast")
 
 
 def pytest_configure() -> None:

@@ -17,12 +17,17 @@ ALONE = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int | None:
-    """Five workers for two cores: about half of the suite's time is waiting for children."""
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Five workers for two cores: about half of the suite's time is waiting for children.
+
+    The fast part has no such tests. That of a named folder runs in this process: each worker takes seconds to start.
+    """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None  # pytest-xdist reads it
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    if config.option.markexpr == "fast":
+        return cores if config.args_source is pytest.Config.ArgsSource.TESTPATHS else 0
     return max(5, min(5 * cores // 2, 16))
 
 

@@ -6,13 +6,17 @@ import json
 import sys
 import threading
 
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 NAMES = ("graphcore", "tpu", "trainium")
 LIBRARIES = ("grpc", "tensorflow", "libtpu", "cloud_tpu_client", "gcipuinfo", "google.protobuf")
 
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=0.1, reporter="always")
+provider = MeterProvider([InMemoryMetricReader()])
+instrumentor.instrument(meter_provider=provider, sample_interval=0.1, reporter="always")
 session = instrumentor._session
 assert session is not None
 session.read_now(10)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import sys
 
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sources=["tpu", "process"], reporter="always")
+provider = MeterProvider([InMemoryMetricReader()])
+instrumentor.instrument(meter_provider=provider, sources=["tpu", "process"], reporter="always")
 session = instrumentor._session
 assert session is not None
 session.read_now(10)

@@ -173,7 +173,10 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
         with lock(BUILT / f"{recipe.folder}.lock", progress):
             if not product.exists():
                 if recipe.usually:
-                    progress(f"building {recipe.folder}: usually {recipe.usually} on two cores, once")
+                    progress(
+                        f"building {recipe.folder} in {BUILT}: usually {recipe.usually} on two idle cores, once; "
+                        "an interrupted build continues with the packages that are missing"
+                    )
                 with tempfile.TemporaryDirectory(dir=BUILT, prefix=f"{recipe.folder}-") as scratch:
                     fresh = Path(scratch) / "fresh"
                     fresh.mkdir()
