@@ -39,7 +39,7 @@ PORTABLE = (
 )
 """Tests that also run on macOS and Windows: they need no child processes and no files of Linux."""
 
-FAST = (
+FAST = {
     "accelerators",
     "pipeline",
     "sources",
@@ -48,7 +48,7 @@ FAST = (
     "test_catalog.py",
     "test_model.py",
     "test_settings.py",
-)
+}
 """Folders and files with the fast part: units, tables and captures."""
 
 WHOLE = {"cost", "faults", "forks", "independent", "new_vendor", "presence", "programs", "real", "reporter"}

@@ -7,6 +7,9 @@ import sys
 import threading
 from importlib.abc import MetaPathFinder
 
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 asked: list[tuple[str, str]] = []
@@ -19,7 +22,9 @@ class Witness(MetaPathFinder):
 
 sys.meta_path.insert(0, Witness())
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=0.1, detail=["cpu", "connections", "processes"], include_metrics=["*"])
+details = ["cpu", "connections", "processes"]
+provider = MeterProvider([InMemoryMetricReader()])
+instrumentor.instrument(meter_provider=provider, sample_interval=0.1, detail=details, include_metrics=["*"])
 session = instrumentor._session
 assert session is not None
 session.read_now(10)
