@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import discover
-from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.version import __version__
 
 PREFIX = "OTEL_PYTHON_HARDWARE_"

@@ -16,10 +16,10 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-from opentelemetry.instrumentation.hardware.system import machine
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.job_key import JOB, start_time
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 me, number = os.getpid(), int(os.readlink("/proc/self"))

@@ -43,7 +43,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import discover
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
-from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage, Machine, Memory, Mount, ProcessLimits
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 from opentelemetry.instrumentation.hardware.wandb import host, keys

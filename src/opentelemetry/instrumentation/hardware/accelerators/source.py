@@ -46,8 +46,8 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_pa
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
-from opentelemetry.instrumentation.hardware.system import machine
 from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 _ALL_SUSPENDED: Final = (

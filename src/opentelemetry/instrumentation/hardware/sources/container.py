@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Point, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.local import machine
 
 
 class Container(Source):

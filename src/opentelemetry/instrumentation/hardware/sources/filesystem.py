@@ -10,7 +10,7 @@ from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Una
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
 _LOG = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.model import (
     SeriesCache,
 )
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
 from opentelemetry.instrumentation.hardware.system.machine import Process as Reading
 from opentelemetry.instrumentation.hardware.system.tree_cpu import TreeCpuTime

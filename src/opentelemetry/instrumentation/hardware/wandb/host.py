@@ -15,8 +15,8 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system import machine
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
+from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage, Machine, Memory, Process
 from opentelemetry.instrumentation.hardware.wandb.probe import Key, percent
 from opentelemetry.instrumentation.hardware.wandb.probe import Probe as BaseProbe

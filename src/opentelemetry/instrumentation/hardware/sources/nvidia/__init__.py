@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePow
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
-from opentelemetry.instrumentation.hardware.system import machine
+from opentelemetry.instrumentation.hardware.system.local import machine
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
