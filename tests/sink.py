@@ -109,7 +109,13 @@ class Sink:
             for part in batch.scope_metrics:
                 self.scopes.add(Scope(part.scope.name, part.scope.version, part.schema_url))
                 points += [
-                    Arrived(part.scope.name, metric.name, _number(point), _plain(point.attributes))
+                    Arrived(
+                        part.scope.name,
+                        metric.name,
+                        _number(point),
+                        _plain(point.attributes),
+                        point.start_time_unix_nano,
+                    )
                     for metric in part.metrics
                     for point in _points(metric)
                 ]

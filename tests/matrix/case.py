@@ -19,6 +19,9 @@ PROGRAMS: Final = Path(__file__).parent / "programs"
 OWN: Final = "application.steps"
 ABSENT: Final = "(absent)"
 """The value of an environment variable that is removed."""
+ESCAPES: Final = "\x1b]0;title\x07\x1b[2J\x9b31m\u202etext"
+"""Sets the title of a terminal, clears it, sets its color, and reverses the text."""
+AGENT: Final = {"OTEL_PYTHON_HARDWARE_MODE": "agent"}
 
 
 def reports_host(export: Export) -> bool:

@@ -188,7 +188,7 @@ def _watched(case: Case, program: Run, began: float) -> Outcome:
     for reader in readers:
         reader.join(SETTLE)
     outcome.output = texts["stdout"].decode(errors="replace").splitlines()
-    outcome.errors = texts["stderr"].decode(errors="replace").splitlines()
+    outcome.errors = texts["stderr"].decode(errors="replace").split("\n")  # any other character stays in its line
     outcome.pause = max((float(line[6:]) for line in outcome.output if line.startswith("pause ")), default=0.0)
     outcome.output = [line for line in outcome.output if not line.startswith("pause ")]
     return outcome
@@ -234,7 +234,7 @@ def _received(outcome: Outcome, exports: list[Export]) -> None:
             if point.name.endswith("utilization") and not -0.001 <= value <= 1.001:
                 wrong.append(f"{point.name} is {value}")
             if point.name in _COUNTERS:
-                key = export.pid, point.series
+                key = export.pid, point.series, point.start  # a new agent counts from its own start
                 if value < counters.get(key, value):
                     wrong.append(
                         f"{point.name} {dict(point.attributes)} of {key[0]} fell from {counters[key]} to {value}"
@@ -257,8 +257,11 @@ def compare(case: Case, off: Outcome, on: Outcome, patience: float = 1.0) -> lis
     if before != after:
         found.append(f"other output: {_first_difference(before, after)}")
     fresh = list((_lines(on.errors) - _lines(off.errors)).elements())
+    odd = [line for line in fresh if not line.replace("\t", "").isprintable()]
     if any("Traceback" in line for line in fresh):
         found.append(f"a traceback: {fresh[-1]}")
+    elif odd:
+        found.append(f"a control character on stderr: {odd[0]!a}")
     elif len(fresh) > case.lines:
         found.append(f"{len(fresh)} new lines on stderr: {fresh[0]}")
     if more := Counter(on.left) - Counter(off.left):

@@ -10,7 +10,8 @@ from tests.matrix.__main__ import Matrix
 from tests.matrix.case import Case
 from tests.matrix.groups import GROUPS, cases
 from tests.matrix.report import page, row
-from tests.matrix.run import Outcome, compare
+from tests.matrix.run import Outcome, _received, compare
+from tests.programs.journal import OURS, Arrived, Export
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the cases need Linux")
 
@@ -48,6 +49,7 @@ def test_matrix_has_400_cases_in_all_groups() -> None:
         (Outcome(status=0, output=["x"]), "other output: ['x'] instead of []"),
         (Outcome(status=0, errors=["Traceback (most recent call last):", "OSError"]), "a traceback: OSError"),
         (Outcome(status=0, errors=["one", "two"]), "2 new lines on stderr: one"),
+        (Outcome(status=0, errors=["\x1b[2J"]), "a control character on stderr: '\\x1b[#J'"),
         (Outcome(status=0, left=["sleep"]), "left processes: sleep"),
         (Outcome(status=0, files={"tmp/x"}), "left files: tmp/x"),
         (Outcome(status=0, hosts=2), "2 processes reported the host instead of 1"),
@@ -60,6 +62,17 @@ def test_matrix_has_400_cases_in_all_groups() -> None:
 def test_difference_is_found(on: Outcome, problem: str) -> None:
     on.hosts = on.hosts or 1
     assert compare(Case("group", "name"), Outcome(status=0), on) == [problem]
+
+
+def test_counter_that_falls_is_found_unless_it_begins_anew() -> None:
+    def fallen(start: int) -> list[str]:
+        points = [Arrived(OURS, "process.cpu.time", value, {}, at) for value, at in ((2.0, 1), (1.0, start))]
+        outcome = Outcome()
+        _received(outcome, [Export(1, 0.0, [point]) for point in points])
+        return outcome.wrong
+
+    assert fallen(1) == ["process.cpu.time {} of 1 fell from 2.0 to 1.0"]
+    assert fallen(2) == []
 
 
 def test_allowed_difference_is_equal() -> None:

@@ -25,12 +25,13 @@ APPLICATION = "application"
 
 @dataclass(frozen=True)
 class Arrived:
-    """One exported point, with its metric, scope and resource."""
+    """One exported point, with its metric, scope and resource, and when a counter began, in ns since the epoch."""
 
     scope: str
     name: str
     value: Any
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    start: int = 0
 
     @property
     def series(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:

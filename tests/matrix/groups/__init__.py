@@ -10,6 +10,7 @@ from tests.matrix.case import Case
 
 GROUPS: Final = {
     "servers": "web servers, task queues, processes, threads, event loops and signals",
+    "processes": "programs that wait for all of their children, exec, or drop their privileges; the agent's end",
     "drivers": "NVIDIA's library, missing, hanging, crashing or lying",
     "tools": "vendors' tools that hang, flood, fork or print garbage",
     "backends": "OTLP receivers that do not answer or refuse, at each way to end",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.matrix import servers
-from tests.matrix.case import ABSENT, Case, Run, Surroundings, after_start, python
+from tests.matrix.case import ABSENT, AGENT, ESCAPES, Case, Run, Surroundings, after_start, python
 from tests.matrix.servers import Handler, request, until_closed
 
 GROUP: Final = "backends"
@@ -22,9 +22,9 @@ DELAY: Final = 6.0
 SDK alone waits for 10 s and more."""
 
 
-def _status(code: int, *headers: bytes, body: bytes = b"") -> Handler:
+def _status(code: int, *headers: bytes, body: bytes = b"", reason: str = "X") -> Handler:
     lines = b"".join(each + b"\r\n" for each in headers)
-    head = f"HTTP/1.1 {code} X\r\nContent-Length: {len(body)}\r\n".encode() + lines + b"\r\n"
+    head = f"HTTP/1.1 {code} {reason}\r\nContent-Length: {len(body)}\r\n".encode() + lines + b"\r\n"
 
     def handle(connection: socket.socket) -> None:
         while True:
@@ -67,6 +67,24 @@ def _closes_in_answer(connection: socket.socket) -> None:
 _PARTIAL: Final = b"\x0a\x0d\x08\x05\x12\x09too large"
 """An ExportMetricsServiceResponse: 5 points were rejected."""
 
+_PROTOBUF: Final = b"Content-Type: application/x-protobuf"
+
+
+def _rejected(message: bytes) -> bytes:
+    """Return the same with this message."""
+    inner = b"\x08\x05\x12" + bytes([len(message)]) + message
+    return b"\x0a" + bytes([len(inner)]) + inner
+
+
+_LOGGED: Final = "the exporter of OpenTelemetry logs the reason of a receiver as it is (docs/SECURITY.md)"
+_ESCAPES: Final[Mapping[str, Handler]] = {
+    "escapes-in-reason": _status(400, reason=ESCAPES),
+    "escapes-in-body": _status(400, body=ESCAPES.encode()),
+    "escapes-in-location": _status(307, b"Location: http://x/" + ESCAPES.encode()),
+    "escapes-in-type": _status(200, b"Content-Type: " + ESCAPES.encode(), body=_PARTIAL),
+    "escapes-in-partial-success": _status(200, _PROTOBUF, body=_rejected(ESCAPES.encode())),
+}
+
 _HTTP: Final[Mapping[str, Handler]] = {
     "503": _status(503),
     "503-retry-after": _status(503, b"Retry-After: 30"),
@@ -88,8 +106,9 @@ _HTTP: Final[Mapping[str, Handler]] = {
     "redirect-to-itself": _status(307, b"Location: /v1/metrics"),
     "garbage": lambda connection: connection.sendall(b"\0\xff" * 5000),
     "http2": _http2,
-    "partial-success": _status(200, b"Content-Type: application/x-protobuf", body=_PARTIAL),
-    "wrong-body": _status(200, b"Content-Type: application/x-protobuf", body=b"\xff" * 200),
+    "partial-success": _status(200, _PROTOBUF, body=_PARTIAL),
+    "wrong-body": _status(200, _PROTOBUF, body=b"\xff" * 200),
+    **_ESCAPES,
 }
 
 _GRPC: Final = {
@@ -212,6 +231,7 @@ def cases() -> list[Case]:
                     lines=1,
                     delay=DELAY,
                     hosts=0,
+                    expected=_LOGGED if name == "http-escapes-in-reason" else "",
                     fast=f"{name}-{way}" in _FAST,
                 )
             )
@@ -219,7 +239,33 @@ def cases() -> list[Case]:
         often = {"MATRIX_OWN": ABSENT, "OTEL_METRIC_EXPORT_INTERVAL": "1500"}
         line = python("app", "exit")
         found.append(
-            Case(GROUP, f"{name}-during", line, often, around=around, act=after_a_while, lines=3, delay=DELAY, hosts=0)
+            Case(
+                GROUP,
+                f"{name}-during",
+                line,
+                often,
+                around=around,
+                act=after_a_while,
+                lines=3,
+                delay=DELAY,
+                hosts=0,
+                expected=_LOGGED if name == "http-escapes-in-reason" else "",
+            )
+        )
+    for name, handle in _ESCAPES.items():
+        around = _at(lambda handle=handle: servers.server(handle), "http/protobuf")  # type: ignore[misc]
+        found.append(
+            Case(
+                GROUP,
+                f"http-{name}-agent",
+                environment={"MATRIX_OWN": ABSENT},
+                settings=AGENT,
+                around=around,
+                act=after_a_while,
+                lines=3,
+                delay=DELAY,
+                hosts=0,
+            )
         )
     for name, around in _connections("http/protobuf"):
         limited = {"OTEL_EXPORTER_OTLP_TIMEOUT": "2"}

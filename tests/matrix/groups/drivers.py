@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.matrix.case import Case, Surroundings, after_reports
+from tests.matrix.case import AGENT, ESCAPES, Case, Surroundings, after_reports
 from tests.matrix.compiled import library
 from tests.tools.nvml import CRASH, HANG, FakeNvml, Value, h100, refused
 
@@ -180,7 +180,7 @@ _LIES: Final[Mapping[str, Mapping[str, Value | None]]] = {
     "fan-300": {"gpu0.NumFans": 1000, "gpu0.FanSpeed.0": 300},
     "same-uuid": {"gpu1.UUID": "GPU-0", "gpu0.UUID": "GPU-0"},
     "empty-uuid": {"gpu0.UUID": "", "gpu1.UUID": ""},
-    "odd-name": {"gpu0.Name": "\x1b[31m" + "é" * 60},
+    "odd-name": {"gpu0.Name": ESCAPES + "é" * 40},
     "no-driver-version": {"DriverVersion": "x.y"},
     "many-processes": {"gpu0.ComputeRunningProcesses": " ".join(f"{pid}:1000000" for pid in range(1, 3000))},
     "process-huge-memory": {"gpu0.ComputeRunningProcesses": "1:18446744073709551615"},
@@ -214,7 +214,6 @@ def cases() -> list[Case]:
         for name, code in _CONSTRUCTORS.items()
         if name in ("hangs", "spins", "slow", "aborts", "crashes", "exits-42", "terminated", "prints")
     ]
-    agent = {"OTEL_PYTHON_HARDWARE_MODE": "agent"}
     for call in _CALLS:
         around = _nvml({call: HANG})
         found.append(Case(GROUP, f"hang-{call}", around=around, lines=1, check=_called(call), fast=call == "gpu0.Name"))
@@ -222,7 +221,7 @@ def cases() -> list[Case]:
             continue
         around = _nvml({call: CRASH})
         found.append(Case(GROUP, f"crash-{call}", around=around, lines=1, expected=CRASHES))
-        found.append(Case(GROUP, f"crash-{call}-agent", around=around, settings=agent, lines=1, hosts=None))
+        found.append(Case(GROUP, f"crash-{call}-agent", around=around, settings=AGENT, lines=1, hosts=None))
     found += [
         Case(
             GROUP,
@@ -254,7 +253,10 @@ def cases() -> list[Case]:
     }.items():
         found.append(Case(GROUP, f"old-{name}", around=_nvml({}, without=functions), lines=2))
     found.append(Case(GROUP, "works", around=_nvml({}), act=after_reports("hw.gpu.utilization"), fast=True))
-    found.append(Case(GROUP, "works-agent", around=_nvml({}), settings=agent, act=after_reports("hw.gpu.utilization")))
+    literal = "".join(f"\\{byte:03o}" for byte in ESCAPES.encode())
+    prints = _constructor(f'for (int n = 0; n < 1000; n++) fputs("{literal}\\n", stderr);')
+    found.append(Case(GROUP, "constructor-prints-escapes-agent", around=prints, settings=AGENT, lines=21))
+    found.append(Case(GROUP, "works-agent", around=_nvml({}), settings=AGENT, act=after_reports("hw.gpu.utilization")))
     return found
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.matrix import servers
-from tests.matrix.case import Case, Run, Surroundings
+from tests.matrix.case import AGENT, ESCAPES, Case, Run, Surroundings
 from tests.matrix.servers import Handler, request, until_closed
 
 GROUP: Final = "endpoints"
@@ -71,6 +71,17 @@ _OK: Final = b"HTTP/1.1 200 OK\r\n" + _TYPE
 _PAGE: Final = b"# TYPE page_value gauge\npage_value 1\n"
 _CHUNKED: Final = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
 
+_ODD: Final = ESCAPES.encode()
+_ESCAPES: Final[Mapping[str, Handler]] = {
+    "escapes-in-label": _answer(b'page_value{a="' + _ODD + b'",b="' + _ODD + b'\\n"} 1\npage_value{a="b"} 2\n'),
+    "escapes-in-name": _answer(_ODD + b"{ 1\n# TYPE " + _ODD + b' gauge\n{"' + _ODD + b'"} z\n'),
+    "escapes-in-help": _answer(b"# HELP page_value " + _ODD + b"\n# UNIT page_value " + _ODD + b"\n" + _PAGE),
+    "escapes-in-reason": _answer(b"", status=b"500 " + _ODD),
+    "escapes-in-location": _answer(b"", b"Location: http://x/" + _ODD, status=b"302 Found"),
+    "escapes-in-type": _answer(b"<html>", b"Content-Type: text/html" + _ODD),
+    "escapes-in-encoding": _answer(_PAGE, b"Content-Encoding: " + _ODD),
+    "escapes-in-status": _answer(_PAGE, status=_ODD),
+}
 _HANDLERS: Final[Mapping[str, Handler]] = {
     "works": _answer(_PAGE),
     "hangs-at-accept": until_closed,
@@ -114,6 +125,7 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "zeros": _answer(bytes(50_000)),
     "bad-utf8": _answer(b'page_value{a="\xff\xfe"} 1\n' + _PAGE),
     "escapes": _answer(b'page_value{a="\x1b[2J\\n\0"} 1\n'),
+    **_ESCAPES,
     "not-finite": _answer(b"# TYPE a gauge\na NaN\nb +Inf\nc -Inf\nd 1e999\ne 1e-999\n"),
     "huge-integers": _answer(b"# TYPE a counter\na_total " + b"9" * 4000 + b"\n"),
     "falling-counter": _answer(b"# TYPE a counter\na_total -5\n"),
@@ -220,6 +232,10 @@ def cases() -> list[Case]:
         found.append(
             Case(GROUP, name, around=_served(handle), act=after_scrape, lines=2, check=_was_scraped, fast=name in _FAST)
         )
+    found += [
+        Case(GROUP, f"{name}-agent", settings=AGENT, around=_served(handle), act=after_scrape, lines=2)
+        for name, handle in _ESCAPES.items()
+    ]
     found += [
         Case(GROUP, "refused", around=_port(servers.refused), act=after_scrape, lines=2),
         Case(GROUP, "dropped", around=_port(servers.not_accepted), act=after_scrape, lines=2),

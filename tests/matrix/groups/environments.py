@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.matrix.case import ABSENT, APP, PROGRAMS, Case, after_reports, after_start, alone, python
+from tests.matrix.case import ABSENT, AGENT, APP, ESCAPES, PROGRAMS, Case, after_reports, after_start, alone, python
 
 import opentelemetry.instrumentation.hardware as package
 
@@ -66,6 +66,12 @@ _VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "ray-job": {"RAY_JOB_ID": "\x01", "TORCHELASTIC_RUN_ID": "é" * 500, "OMPI_COMM_WORLD_RANK": "0.5"},
     "kubernetes": {"KUBERNETES_SERVICE_HOST": "x", "POD_NAME": "\n", "CONTAINER_ID": "../../etc"},
 }
+
+_ESCAPES: Final = {
+    "OTEL_RESOURCE_ATTRIBUTES": f"a={ESCAPES},k8s.pod.name={ESCAPES}",
+    **dict.fromkeys(("OTEL_SERVICE_NAME", "HOSTNAME", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "RANK"), ESCAPES),
+}
+_ODD_NAME: Final = {"MATRIX_FIRST": f"open('/proc/self/comm', 'w').write({ESCAPES[:7]!r})"}
 
 _FIRST: Final = {
     "recursion-limit": "import sys; sys.setrecursionlimit(200)",
@@ -171,6 +177,13 @@ def cases() -> list[Case]:
     found.append(Case(GROUP, "start-zipapp", (sys.executable, "{folder}/made/app.pyz"), around=_zipped, shared=True))
     odd = (sys.executable, "{folder}/made/the app é.py")
     found.append(Case(GROUP, "start-odd-name", odd, around=_linked, shared=True))
+    odd_words = ("/bin/bash", "-c", 'mkdir "$0" && cd "$0" && exec -a "$0" "$@"', ESCAPES, sys.executable, APP[1])
+    for name, settings in (("", {}), ("-agent", AGENT)):
+        found += [
+            Case(GROUP, f"start-odd-words{name}", (*odd_words, ESCAPES), environment=code, settings=settings),
+            Case(GROUP, f"variables-escapes{name}", environment=_ESCAPES, settings=settings),
+            Case(GROUP, f"first-odd-process-name{name}", environment=code | _ODD_NAME, settings=settings),
+        ]
     launcher = str(Path(sys.executable).parent / "opentelemetry-instrument")
     for way in ("return", "exit", "exception", "term", "_exit", "kill", "abort"):
         line = (launcher, *python("app", way))

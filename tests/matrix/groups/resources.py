@@ -116,7 +116,9 @@ def _is_allowed(*flags: str) -> str:
     return "" if made.returncode == 0 else f"no permission for unshare {' '.join(flags)}"
 
 
-def _needs(*flags: str) -> Surroundings:
+def needs(*flags: str) -> Surroundings:
+    """Namespaces that not every user may make."""
+
     @contextmanager
     def around(folder: Path) -> Iterator[Mapping[str, str]]:
         if why := _is_allowed(*flags):
@@ -153,13 +155,13 @@ def cases() -> list[Case]:
         for name, words in _WORDS.items()
     ]
     for name, command in _MOUNTS.items():
-        found.append(Case(GROUP, name, _mounted(command), around=_needs("--mount"), lines=2))
+        found.append(Case(GROUP, name, _mounted(command), around=needs("--mount"), lines=2))
     found += [
         Case(
             GROUP,
             name,
             ("unshare", *flags, *APP),
-            around=_needs(*flags),
+            around=needs(*flags),
             lines=1,
             hosts=None if name.startswith("pid") else 1,
         )
@@ -170,19 +172,19 @@ def cases() -> list[Case]:
             GROUP,
             f"nproc-{number}-user",
             _limited(f"NPROC={number}", f"user={54321 + number}"),  # the limit holds for all processes of a user
-            around=_world,
+            around=world,
             shared=True,
             lines=2,
             hosts=None,
         )
         for number in (1, 2, 4, 8)
     ]
-    found.append(Case(GROUP, "other-user", _limited("user=54321"), around=_world, shared=True, lines=1))
+    found.append(Case(GROUP, "other-user", _limited("user=54321"), around=world, shared=True, lines=1))
     return found
 
 
 @contextmanager
-def _world(folder: Path) -> Iterator[Mapping[str, str]]:
+def world(folder: Path) -> Iterator[Mapping[str, str]]:
     """Let another user write into the folders of the case."""
     if os.geteuid() != 0:
         raise Missing("only root can run a program as another user")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Final
 
-from tests.matrix.case import Case
+from tests.matrix.case import ESCAPES, Case
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
@@ -15,7 +15,7 @@ GROUP: Final = "settings"
 _VALUES: Final[Mapping[str, str]] = {
     "words": "complete nonsense",
     "negative": "-1",
-    "control": "\x01\x1b[2J\x7f, é\udcff\udcfe",
+    "control": f"\x01{ESCAPES}\x7f, é\udcff\udcfe",
     "huge": "9" * 50_000,
     "list": ",,, ,=,:,-",
 }

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.matrix.case import ABSENT, Case, Run, Surroundings
+from tests.matrix.case import ABSENT, ESCAPES, Case, Run, Surroundings
 from tests.matrix.groups.environments import CODE
 
 GROUP: Final = "tools"
@@ -50,6 +50,7 @@ _SCRIPTS: Final = {
     "deep-xml": "for n in $(seq 3000); do printf '<a>'; done",
     "wrong-encoding": "printf '\\377\\376<\\0a\\0>\\0'",
     "escapes": "printf '\\033[2J\\033]0;title\\007{\\r\\b\\0}'",
+    "escapes-in-errors": f"printf '%s\\n' '{ESCAPES}' >&2; exit 3",
     "flood-of-bytes": "exec cat /dev/zero",
     "flood-of-lines": "exec yes '{\"period\": 1}'",
     "flood-of-errors": "exec yes 'cannot open the device' >&2",
@@ -87,7 +88,9 @@ def _variables(tool: str, path: Path) -> dict[str, str]:
     return {f"OTEL_PYTHON_HARDWARE_{key}": value for key, value in {name: str(path), **others}.items()}
 
 
-def _script(tool: str, code: str) -> Surroundings:
+def script(tool: str, code: str) -> Surroundings:
+    """A tool that is a shell script."""
+
     @contextmanager
     def around(folder: Path) -> Iterator[Mapping[str, str]]:
         path = folder / "made" / tool
@@ -107,14 +110,15 @@ def _file(tool: str, make: Callable[[Path], object]) -> Surroundings:
     return around
 
 
-def _was_started(folder: Path) -> str:
+def was_started(folder: Path) -> str:
+    """Check that the tool was called."""
     return "" if (folder / "made" / "called").exists() else "the tool was never started"
 
 
 def after_tool(run: Run) -> None:
     """Let the program end when the tool was started, and the host was reported."""
     run.until(run.has_started)
-    if run.is_on:
+    if run.is_on and any((run.folder / "made").iterdir()):
         run.until((run.folder / "made" / "called").exists)
     run.until(run.has_reported, 30)
     run.go()
@@ -135,10 +139,10 @@ def cases() -> list[Case]:
                     GROUP,
                     f"{tool}-{name}",
                     environment=mac,
-                    around=_script(tool, code),
+                    around=script(tool, code),
                     act=after_tool,
                     lines=1,
-                    check=_was_started,
+                    check=was_started,
                     fast=(tool, name) in _FAST,
                 )
             )
@@ -153,10 +157,10 @@ def cases() -> list[Case]:
                         f"{tool}-forks-{way}",
                         (*_APP, way),
                         environment=mac,
-                        around=_script(tool, _SCRIPTS["forks"]),
+                        around=script(tool, _SCRIPTS["forks"]),
                         act=after_tool,
                         lines=1,
-                        check=_was_started,
+                        check=was_started,
                         fast=tool == "neuron-monitor" and way == "kill",
                     )
                 )
