@@ -226,12 +226,14 @@ def test_cpu_time_is_that_of_the_process(tracing: Tracing) -> None:
     assert c.SPAN_ENERGY.name not in found
 
 
-def test_cpu_time_of_descendants_is_added(tracing: Tracing) -> None:
+@pytest.mark.parametrize("before", [0.0, 0.5])
+def test_cpu_time_of_descendants_is_added(tracing: Tracing, before: float) -> None:
     ours = HardwareInstrumentor()
     ours.instrument(sources=["process"], sample_interval=0.1)
     program = "import time\nwhile time.process_time() < 2.0: pass"
     try:
         with global_provider(tracing.provider), tracing.tracer.start_as_current_span("with a child"):
+            time.sleep(before)
             subprocess.run([sys.executable, "-c", program], check=True)
             time.sleep(1.5)
     finally:

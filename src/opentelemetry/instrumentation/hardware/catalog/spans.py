@@ -66,7 +66,7 @@ SPAN_CPU_TIME: Final = SpanAttribute("process.cpu.time", "s", "CPU time of the p
 SPAN_TREE_CPU_TIME: Final = SpanAttribute(
     "process.tree.cpu.time",
     "s",
-    "CPU time of the process and its descendants, if it has any. For spans of at least one second.",
+    "CPU time of the process and its descendants, if they used any. For spans of at least one second.",
 )
 SPAN_TREE_MEMORY_PEAK: Final = SpanAttribute(
     "process.tree.memory.peak",

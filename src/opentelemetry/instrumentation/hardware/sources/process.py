@@ -176,24 +176,15 @@ class Process(Source):
         return reading._replace(uptime=self._end, **{name: getattr(self._last_alive, name) for name in sizes})
 
     def read_for_spans(self, quickly: bool) -> Iterator[Point]:
-        """Yield CPU time of the process, and memory and CPU time of its tree.
-
-        Without a child, one call suffices to know it: walking the tree takes the interpreter lock many times.
-        """
+        """Yield CPU time of the process, and memory and CPU time of its tree."""
         del quickly
-        pid = self.context.pid
-        if self._is_own and not self._span_cpu.has_children and not _has_children():
-            yield self._series[c.PROCESS_CPU_TIME](time.process_time())
-            yield self._series[c.PROCESS_MEMORY_USAGE](self._machine.resident(pid) or 0)
-            return
-        root, *others = self._machine.tree(pid)
+        root, *others = self._machine.tree(self.context.pid)
         if self._is_own:
             root = root._replace(cpu_time=time.process_time())  # the kernel's files have hundredths of a second
         self._span_cpu.add([root, *others])
         yield self._series[c.PROCESS_CPU_TIME](root.cpu_time)
         yield self._series[c.PROCESS_MEMORY_USAGE](sum(each.resident for each in (root, *others)))
-        if self._span_cpu.has_children:
-            yield self._series[c.PROCESS_TREE_CPU_UTILIZATION](CounterRatio(self._span_cpu.seconds, 0.0))
+        yield self._series[c.PROCESS_TREE_CPU_UTILIZATION](CounterRatio(self._span_cpu.seconds, 0.0))
 
     def read_slow(self) -> Iterator[Point]:
         """Read the limits and walk the tree; after the end of the process, repeat the values of the last walk."""
@@ -212,14 +203,3 @@ class Process(Source):
             yield c.PROCESS_TREE_THREAD_COUNT(sum(each.threads for each in tree))
         if self._tree_cpu.has_children:
             yield c.PROCESS_TREE_CPU_UTILIZATION(CounterRatio(self._tree_cpu.seconds, self._available_cpu))
-
-
-def _has_children() -> bool:
-    """Whether this process has children, without waiting for any."""
-    if not hasattr(os, "waitid"):
-        return True
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True

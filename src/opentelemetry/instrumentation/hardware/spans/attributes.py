@@ -13,6 +13,9 @@ from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PACKA
 _LONG: Final = 1.0
 """Seconds of the shortest span that gets what is read once per second."""
 
+_ROUNDING: Final = 1e-6
+"""CPU seconds of descendants below which a difference of two sums is one of rounding."""
+
 _ENERGY: Final = c.SPAN_ENERGY.name
 _UNCERTAINTY: Final = c.SPAN_UNCERTAINTY.name
 _DEVICES: Final = c.SPAN_DEVICES.name
@@ -107,8 +110,9 @@ def _add_process(
         return
     values[_CPU_TIME] = rounded(cpu_time)
     if process is not None and is_long:
-        if not isnan(process.busy):  # there are descendants
-            values[_TREE_CPU_TIME] = rounded(cpu_time + max(0.0, process.busy - process.energy))
+        descendants = process.busy - process.energy
+        if descendants > _ROUNDING:
+            values[_TREE_CPU_TIME] = rounded(cpu_time + descendants)
         if process.memory > 0.0:
             values[_TREE_MEMORY_PEAK] = int(rounded(process.memory))
 
