@@ -125,13 +125,13 @@ class Demand:
         """
         if not self.is_tracing:
             return inf
-        asked = self._memory[ASKED]
-        if not self._memory[OPEN]:
-            due = last + max(interval, _PERIOD)
-        else:
-            due = last + min(interval, max(_FRESH, _SPACING * (last - asked)))
-        if interval < _PERIOD and asked > last:
-            due = min(due, asked)
+        due = last + max(interval, _PERIOD)
+        if interval < _PERIOD:
+            asked = self._memory[ASKED]
+            if self._memory[OPEN]:
+                due = last + min(interval, max(_FRESH, _SPACING * (last - asked)))
+            if asked > last:
+                due = min(due, asked)
         return max(due, self.rested(last, duration))
 
     @staticmethod
