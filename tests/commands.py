@@ -175,7 +175,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         def read_now(self, seconds: float, is_last: bool = False) -> None:
             for runner in self.runners:
                 if runner.state is not State.ABSENT:
-                    runner.read(slow=True)
+                    runner.read(everything=True)
             self.after_reading()
 
         def close(self) -> None:

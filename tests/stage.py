@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.sources import Reading, Source, SourceContext
 
 POWER = Metric("test.power", Kind.GAUGE, "W", "Power.", ("part",), Window.MEAN)
 POWER_PEAK = Metric("test.power.peak", Kind.GAUGE, "W", "Highest power.", ("part",), Window.PEAK)
@@ -53,21 +53,19 @@ class Player:
         clock: Clock,
         read: Callable[[float], Iterable[Point]] = lambda now: [POWER(1.0)],
         slow: Callable[[float], Iterable[Point]] = lambda now: (),
-        slow_interval: float = 10.0,
-        min_interval: float = 0.0,
+        interval: float = 2.0,
     ) -> None:
         self.clock = clock
+        self.interval = interval
+        self.slow_interval: object = 10.0
+        self.min_interval: object = 0.0
+        self.sample_before_collection = True
         self.open: Callable[[], None] = lambda: None
         self.read = read
-        self.counters: Callable[[float], Iterable[Point]] = lambda now: ()
         self.slow = slow
-        self.slow_interval = slow_interval
-        self.min_interval = min_interval
-        self.sample_before_collection = True
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.readings: list[float] = []
-        self.counter_readings: list[float] = []
         self.slow_readings: list[float] = []
 
     def make(self) -> Source:
@@ -81,21 +79,20 @@ class _Played(Source):
     def __init__(self, player: Player) -> None:
         super().__init__(SourceContext(Config(), Drivers(), 1))
         self.player = player
-        self.slow_interval = player.slow_interval  # type: ignore[misc]
-        self.min_interval = player.min_interval
-        self.sample_before_collection = player.sample_before_collection  # type: ignore[misc]
 
     def open(self) -> None:
         self.player.opened.append(self.player.clock())
         self.player.open()
 
+    def readings(self) -> tuple[Reading, Reading]:
+        player = self.player
+        before_collection = player.sample_before_collection or not player.interval
+        sampled = Reading(self.read, player.interval or inf, before_collection, player.min_interval)  # type: ignore[arg-type]
+        return sampled, Reading(self.read_slow, player.slow_interval)  # type: ignore[arg-type]
+
     def read(self) -> Iterable[Point]:
         self.player.readings.append(self.player.clock())
         return self.player.read(self.player.clock())
-
-    def read_counters(self) -> Iterable[Point]:
-        self.player.counter_readings.append(self.player.clock())
-        return self.player.counters(self.player.clock())
 
     def read_slow(self) -> Iterable[Point]:
         self.player.slow_readings.append(self.player.clock())
@@ -129,8 +126,8 @@ class Stage:
         self.schedule = CollectionSchedule(self.clock.now, expected)
         self.counters = CounterStore()
         self.cpu_clock = Clock()
-        self.players = {name: Player(self.clock) for name in names}
-        common = interval, self.schedule, self.counters, from_start, self.clock, None, False, self.cpu_clock
+        self.players = {name: Player(self.clock, interval=interval) for name in names}
+        common = self.schedule, self.counters, from_start, self.clock, None, False, self.cpu_clock
         self.runners = {name: SourceRunner(player.make, name, *common) for name, player in self.players.items()}
         runners = list(self.runners.values())
         self.collector = self.another(Config())

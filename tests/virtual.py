@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import floor
 from typing import Any
 
@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStor
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.sources import Reading, Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
@@ -26,11 +26,10 @@ class Counter(Source):
     """A device in use with an energy counter, which has a period and reports when it was updated."""
 
     name = "counter"
-    span_interval = 0.1
     used_devices = frozenset({"GPU-1"})
 
     def __init__(self, joules: Callable[[float], float], clock: Clock, period: float) -> None:
-        super().__init__(SourceContext(Config(), Drivers(), 1))
+        super().__init__(SourceContext(Config(sample_interval=0.0), Drivers(), 1))
         self.joules, self.clock, self.period = joules, clock, period
 
     def open(self) -> None:
@@ -39,7 +38,10 @@ class Counter(Source):
     def read(self) -> list[Point]:
         return []
 
-    def read_for_spans(self, quickly: bool) -> list[Point]:
+    def readings(self) -> Sequence[Reading]:
+        return (*super().readings(), Reading(self.read_for_spans, 0.1, for_spans=True))
+
+    def read_for_spans(self) -> list[Point]:
         now = self.clock.now
         if self.period:
             now = floor(now / self.period + 1e-6) * self.period
@@ -62,7 +64,7 @@ class Program:
         self.demand.is_tracing = True
         device, schedule = Counter(joules, self.clock, period), CollectionSchedule(1000.0, 60.0)
         self.runner = SourceRunner(
-            lambda: device, "counter", 0.0, schedule, CounterStore(), clock=self.clock, demand=self.demand
+            lambda: device, "counter", schedule, CounterStore(), clock=self.clock, demand=self.demand
         )
         assert self.runner.ledger is not None
         self.ledger = self.runner.ledger
@@ -77,7 +79,7 @@ class Program:
             if due > instant:
                 break
             self.clock.now = due
-            self.runner.read(early=0.0)
+            self.runner.read()
             self.readings += 1
         self.clock.now = instant
 

@@ -24,7 +24,7 @@ from tests.benchmarks.figure import Figure
 from tests.benchmarks.steady import Round, in_turn, work, yardstick
 from tests.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, sources
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import Source
@@ -85,13 +85,14 @@ def _computed(seconds: float) -> float:
 def _reading(provider: MeterProvider) -> Iterator[Counter[str]]:
     """Our threads read the default sources again and again; the number of readings by source."""
     instrumentor = HardwareInstrumentor()
-    instrumentor.instrument(meter_provider=provider, sample_interval=_PERIOD)
     count: Counter[str] = Counter()
 
     def counted(source: Source) -> Iterable[Point]:
         yield from type(source).read(source)
         count[source.name] += 1
 
+    slow, sources.SLOW = sources.SLOW, _SLOW
+    instrumentor.instrument(meter_provider=provider, sample_interval=_PERIOD)
     try:
         session = instrumentor._session
         assert session is not None
@@ -99,12 +100,11 @@ def _reading(provider: MeterProvider) -> Iterator[Counter[str]]:
         wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")
         for runner in session.runners:
             if runner.source is not None:
-                vars(runner.source)["slow_interval"] = _SLOW
-                if runner.source.sample_before_collection:  # not file systems, which are read less often
-                    vars(runner.source)["read"] = partial(counted, runner.source)
+                vars(runner.source)["read"] = partial(counted, runner.source)
         yield count
     finally:
         instrumentor.uninstrument()
+        sources.SLOW = slow
 
 
 @contextmanager

@@ -124,7 +124,7 @@ def minute(model: str) -> Counter[str]:
     with machine(model) as config:
         now, interval = 1000.0, 2.0
         schedule = CollectionSchedule(now, interval)
-        runner = SourceRunner(lambda: _source(config), "nvidia", interval, schedule, CounterStore(), clock=lambda: now)
+        runner = SourceRunner(lambda: _source(config), "nvidia", schedule, CounterStore(), clock=lambda: now)
 
         def pass_by() -> None:
             nonlocal now

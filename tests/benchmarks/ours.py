@@ -79,7 +79,7 @@ class ByHand:
     def read(self) -> None:
         """Read as our threads do just before a collection."""
         for runner in self._present():
-            runner.read(slow=True)
+            runner.read(everything=True)
 
     def _present(self) -> list[SourceRunner]:
         """The sources that this machine has."""

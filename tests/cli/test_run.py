@@ -586,7 +586,9 @@ def test_exit_status_after_a_hangup_is_that_of_the_program(refusing: str) -> Non
     ours, theirs = pty.openpty()
     env = environment(FAST | {"OTEL_EXPORTER_OTLP_ENDPOINT": refusing, "PYTHONUNBUFFERED": ""})
     line = python("import time; print('ready', flush=True); time.sleep(600)")
-    with subprocess.Popen(line, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as agent:
+    with subprocess.Popen(
+        ["env", "--default-signal=HUP", *line], env=env, stdin=theirs, stdout=theirs, stderr=theirs
+    ) as agent:
         os.close(theirs)
         shown = b""
         while b"ready\r\n" not in shown:

@@ -263,7 +263,7 @@ class Stepped(Session):
     def read_now(self, seconds: float, is_last: bool = False) -> None:
         for runner in self.runners:
             if runner.state is not State.ABSENT:
-                runner.read(slow=True)
+                runner.read(everything=True)
         self.after_reading()
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class Machine:
             source.open()
             readings = [[*source.read_all()]]
             self.tree.up += 10
-            readings.append([*source.read(), *source.read_counters()])
+            readings.append([*source.read()])
         except (Unavailable, OSError, DriverError, ValueError, IndexError, OverflowError):
             return
         finally:

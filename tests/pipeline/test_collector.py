@@ -92,7 +92,7 @@ def test_own_metrics_are_reported() -> None:
     }
     assert values(snapshot, SOURCE_READ_DURATION)[Series(SOURCE_READ_DURATION, {SOURCE: "player"})] == 0.125
     stage.player.read = fail(OSError("no"))
-    stage.runner.read()
+    stage.runner.read(everything=True)
     snapshot = Collector([stage.runner], config, stage.counters, stage.clock).collect({})
     assert set(snapshot.values) == {OWN_CPU_TIME, SOURCE_UP}, "a failed source has a read duration"
 

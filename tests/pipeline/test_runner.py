@@ -6,7 +6,7 @@ import logging
 import random
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from math import inf
 
@@ -36,7 +36,7 @@ from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStor
 from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.sources import Reading, Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
 
@@ -201,48 +201,6 @@ def test_read_slow_has_period_of_its_source() -> None:
     assert len(stage.player.slow_readings) == 4
 
 
-@pytest.mark.parametrize(("step", "most"), [(5.0, 3), (60.0, 8)])
-def test_counters_are_read_before_each_collection_and_once_per_slow_interval(step: float, most: int) -> None:
-    stage = Stage(interval=0.5, expected=step)
-    ages: list[float] = []
-    stage.player.counters = lambda now: [USERS(int(1000 * now))]
-    stage.run(600.0, {step: lambda snapshot: ages.append(stage.clock.now - float(one(snapshot, USERS)) / 1000)})
-    assert max(ages) < 0.5, "an old reading was exported"
-    assert len(stage.player.counter_readings) <= len(ages) * most + 2, "counters were sampled in between"
-
-
-@pytest.mark.parametrize("early", [0.1, 0.3, 0.8])
-def test_counters_of_a_collection_that_comes_early_are_not_those_of_the_one_before(early: float) -> None:
-    stage = Stage(interval=2.0, expected=5.0)
-    stage.player.counters = lambda now: [USERS(int(1000 * now))]
-    ages = []
-    for number in range(1, 20):
-        stage.run(5.0 * number - early * (number % 2))
-        ages.append(stage.clock.now - float(one(stage.collect(), USERS)) / 1000)
-    assert max(ages) <= 2.1
-
-
-def test_counters_are_read_before_each_collection_when_readings_take_different_times() -> None:
-    stage = Stage(interval=2.0, expected=7.3)
-    dice = random.Random(1)
-
-    def read(now: float) -> list[Point]:
-        stage.clock.now += dice.choice([0.001, 0.5])
-        return [USERS(int(1000 * now))]
-
-    stage.player.read, stage.player.counters = (lambda now: [POWER(1.0)] if read(now) else []), read
-    ages: list[float] = []
-    stage.run(600.0, {7.3: lambda snapshot: ages.append(stage.clock.now - float(one(snapshot, USERS)) / 1000)})
-    assert max(ages) <= 4.0
-
-
-def test_counters_of_an_unexpected_collection_are_at_most_a_slow_interval_old() -> None:
-    stage = Stage(interval=0.5, expected=60.0)
-    stage.player.counters = lambda now: [USERS(int(now))]
-    stage.run(31.0, {})
-    assert float(one(stage.collect(), USERS)) - stage.start >= 31.0 - 10.5
-
-
 # -- stale readings and pauses
 
 
@@ -312,7 +270,7 @@ def test_time_without_thread_has_no_weight_for_slow_readings() -> None:
     level = 1.0
     stage.collect(5000)
     stage.run(330.0)
-    stage.runner.read(slow=True)
+    stage.runner.read(everything=True)
     mean = values(stage.collector.collect({}), POWER)[Series(POWER, {"part": "slow"})]
     assert mean > 50.0, "the reading after the pause has the weight of the pause"
     assert stage.up() == {"player": 1}
@@ -356,7 +314,6 @@ def test_slow_and_irregular_readers_get_complete_exports_from_the_first_on(
     interval: float, gaps: tuple[float, ...]
 ) -> None:
     stage = Stage(interval=interval, expected=60.0)
-    stage.player.counters = lambda now: [ENERGY(now)]
     stage.player.slow = lambda now: [USERS(3)]
     now = 0.0
     for number, gap in enumerate(gaps):
@@ -364,7 +321,7 @@ def test_slow_and_irregular_readers_get_complete_exports_from_the_first_on(
         stage.run(now)
         up = stage.up()
         snapshot = stage.collect()
-        assert ({POWER, ENERGY, USERS} - snapshot.values.keys(), up) == (set(), {"player": 1}), f"export {number}"
+        assert ({POWER, USERS} - snapshot.values.keys(), up) == (set(), {"player": 1}), f"export {number}"
         assert snapshot.problems == ()
 
 
@@ -434,7 +391,7 @@ def test_failed_open_is_retried_with_backoff_and_logged_once(caplog: pytest.LogC
 @pytest.mark.parametrize("where", ["read", "slow"])
 def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage(interval=2.0, expected=10.0, from_start=True)
-    stage.player.slow_interval = 0.0
+    stage.player.slow_interval = 2.0
     stage.player.read = lambda now: [POWER(now), ENERGY(now)]
     stage.run(30.0, {10.0: nothing})
     assert stage.up() == {"player": 1}
@@ -463,7 +420,7 @@ def test_failed_read_closes_and_reopens_source(where: str, caplog: pytest.LogCap
 def test_driver_that_calls_exit_fails_only_its_source() -> None:
     stage = Stage()
     stage.player.read = lambda now: sys.exit(3)
-    stage.runner.read()
+    stage.runner.read(everything=True)
     assert stage.runner.health(stage.clock()) == Problem("player", "SystemExit: 3")
 
 
@@ -542,7 +499,7 @@ def test_invalid_value_after_failure_does_not_shorten_interval(caplog: pytest.Lo
     stage.player.open = lambda: None
     stage.player.read = lambda now: [POWER(float("nan"))]
     stage.clock.now = stage.runner.next_reading(stage.clock.now)
-    stage.runner.read()
+    stage.runner.read(everything=True)
     assert stage.runner.next_reading(stage.clock.now) >= stage.clock.now + 1.0
     assert len(warnings(caplog)) == 1
 
@@ -682,7 +639,7 @@ def test_slow_reading_is_a_problem_only_after_hang_limit() -> None:
         return [POWER(1.0)]
 
     stage.player.read = read
-    stage.runner.read()
+    stage.runner.read(everything=True)
     assert problems == [[], ["it has not responded for 4 s"]]
 
 
@@ -703,7 +660,7 @@ def test_hung_source_that_was_slow_to_open_has_no_values() -> None:
         return []
 
     stage.player.open, stage.player.slow = open_slowly, hang
-    stage.runner.read()
+    stage.runner.read(everything=True)
     assert while_down == [False] * 5
 
 
@@ -762,14 +719,7 @@ def test_interval_0_reads_every_source_before_collections() -> None:
 @pytest.mark.parametrize("name", ["min_interval", "slow_interval"])
 def test_source_with_invalid_interval_fails_alone(name: str) -> None:
     stage = Stage(names=("player", "neighbour"))
-    make = stage.player.make
-
-    def invalid() -> Source:
-        source = make()
-        setattr(source, name, "soon")
-        return source
-
-    stage.runner._make = invalid
+    setattr(stage.player, name, "soon")
     stage.run(20.0)
     assert stage.up() == {"player": 0, "neighbour": 1}
     assert "soon" in stage.collect().problems[0].reason
@@ -786,70 +736,36 @@ def test_slow_open_does_not_move_the_reading_before_a_collection() -> None:
     assert stage.player.readings[1] == pytest.approx(stage.start + 59.95)
 
 
-# -- devices in use
+# -- spans
 
 
 class _Device(Source):
-    """A source of a device. It counts how often use of it is looked for."""
+    """A source of a device whose reading for spans fails."""
 
     name = "device"
-    span_interval = 0.1
-    slow_interval = 10.0
 
     def __init__(self) -> None:
         super().__init__(SourceContext(Config(), Drivers(), 1))
-        self.looks = 0
 
     def open(self) -> None:
         pass
 
+    def readings(self) -> Sequence[Reading]:
+        return (*super().readings(), Reading(fail(ProcessLookupError()), 1.0, for_spans=True))
+
     def read(self) -> list[Point]:
         return [POWER(1.0)]
-
-    def read_for_spans(self, quickly: bool) -> list[Point]:
-        return []
-
-    def look_for_use(self) -> None:
-        self.looks += 1
-
-
-def test_use_of_devices_is_looked_for_in_the_first_minute_with_a_provider() -> None:
-    clock, demand, device = Clock(), Demand(), _Device()
-    runner = SourceRunner(
-        lambda: device, "device", 2.0, CollectionSchedule(0.0, 60.0), CounterStore(), clock=clock, demand=demand
-    )
-
-    def looks(readings: int) -> int:
-        before = device.looks
-        for _ in range(readings):
-            runner.read()
-            clock.now += 2.0
-        return device.looks - before
-
-    assert looks(50) == 0
-    demand.is_tracing = True
-    assert looks(10) == 10
-    device.used_devices = frozenset({"GPU-1"})
-    assert looks(10) == 0
-    device.used_devices = frozenset()
-    assert looks(50) == 20
 
 
 def test_failure_of_what_spans_need_costs_no_metrics() -> None:
     """The agent reads a process that has ended: its last counters are known, its tree is not."""
-
-    class Ended(_Device):
-        def read_for_spans(self, quickly: bool) -> list[Point]:
-            raise ProcessLookupError
-
     clock, demand = Clock(), Demand()
     demand.is_tracing = True
-    runner = SourceRunner(
-        Ended, "device", 2.0, CollectionSchedule(0.0, 60.0), CounterStore(), clock=clock, demand=demand
-    )
-    runner.read(slow=True)
-    clock.now += 1.0
-    runner.read(early=0.1)  # only for spans
+    runner = SourceRunner(_Device, "device", CollectionSchedule(0.0, 60.0), CounterStore(), clock=clock, demand=demand)
+    runner.read()
+    for _ in range(4):
+        clock.now = runner.next_reading(clock.now)
+        runner.read()
     assert runner.state is State.UP
     assert runner.problem is None
     assert [value for _, value in runner.points(clock.now)] == [1.0]

@@ -54,7 +54,7 @@ def ours() -> list[str]:
 
 
 def test_thread_reads_at_the_interval() -> None:
-    stage = Stage()
+    stage = Stage(interval=0.02)
     begun = time.monotonic()
     calls: list[float] = []
 
@@ -64,7 +64,7 @@ def test_thread_reads_at_the_interval() -> None:
 
     thread = ReaderThread(
         "player",
-        [SourceRunner(stage.player.make, "player", 0.02, CollectionSchedule(begun, 60.0), CounterStore())],
+        [SourceRunner(stage.player.make, "player", CollectionSchedule(begun, 60.0), CounterStore())],
         clock=clock,
     )
     thread.start()

@@ -25,15 +25,14 @@ from tests.tools.load import Constant, loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
 from opentelemetry import trace
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
-from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent, sources
 
 warnings.simplefilter("ignore", DeprecationWarning)  # it forks beside threads
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 if "WITHOUT_MEMFD" in os.environ:
     del os.memfd_create
 agent._PAUSES = (6.0, 6.0)  # longer than values are extrapolated
-Nvidia.slow_interval = 0.1
+sources.SLOW = 0.1
 gpu = {**loaded(h100(0), Constant(always=0.25)), "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))}
 os.environ.update(FakeNvml(Path(sys.argv[1]), gpu).environment)
 exporter = InMemorySpanExporter()

@@ -89,7 +89,7 @@ def agree() -> Any:
             "printed": printed(),
             "files": reading(files),
             "tool": reading(tool),
-            "intervals": [files.min_interval, tool.min_interval],
+            "intervals": [files.readings()[0].apart, tool.readings()[0].apart],
         }
 
 

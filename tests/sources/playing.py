@@ -73,7 +73,7 @@ class Playing:
         """Read every source once."""
         for runner in self._session.runners:
             if runner.state is not State.ABSENT:  # its thread has ended
-                runner.read(slow=True)
+                runner.read(everything=True)
         self._session.after_reading()
 
     def tick(self) -> list[str]:

@@ -62,7 +62,7 @@ def all_of(source: Source) -> dict[Series, Value]:
 
 def often(source: Source) -> dict[Series, Value]:
     """One reading without the slow part."""
-    return _once([*source.read(), *source.read_counters()])
+    return _once([*source.read()])
 
 
 def _once(points: list[Point]) -> dict[Series, Value]:

@@ -104,7 +104,6 @@ def test_source_name_class_and_module_agree(name: str) -> None:
     assert source.name == name
     assert source.__name__.lower() == name
     assert source.__module__.endswith(f".sources.{name}")
-    assert source.slow_interval > 0
     assert source.__doc__
     made = source(SourceContext(Config(), Drivers(), 1))
     made.close()  # also one that was never opened
@@ -131,8 +130,8 @@ def test_source_defaults() -> None:
     bare = Bare(SourceContext(Config(), Drivers(), 1))
     assert list(bare.read_all()) == []
     assert bare.unsupported == bare.errors == []
-    assert (bare.scope, bare.rows, bare.sample_before_collection) == (Scope.HOST, ("",), True)
-    assert (bare.interval(Config(sample_interval=3.0)), bare.slow_interval, bare.min_interval) == (3.0, 10.0, 0.0)
+    assert (bare.scope, bare.rows) == (Scope.HOST, ("",))
+    assert [reading[1:4] for reading in bare.readings()] == [(2.0, True, 0.0), (10.0, False, 0.0)]
     assert (bare.instances(Config()), bare.prepare(Config())) == (("",), True)
 
 

@@ -30,9 +30,8 @@ from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed
 from tests.waiting import wait_for
 
 from opentelemetry import trace
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor, sources
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.sources import nvidia
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
@@ -105,7 +104,7 @@ def machine(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
     """Make a machine with simulated GPUs, which the instrumented program reads with its threads."""
     need(fake_nvml)
     ours = HardwareInstrumentor()
-    with patch.object(nvidia.Nvidia, "slow_interval", 0.1), pytest.MonkeyPatch.context() as patches:
+    with patch.object(sources, "SLOW", 0.1), pytest.MonkeyPatch.context() as patches:
 
         def make(*gpus: Gpu, **settings: Any) -> FakeNvml:
             fake = FakeNvml(tmp_path, *gpus)
@@ -186,7 +185,7 @@ def test_gpu_of_a_child_process_counts(machine: Callable[..., FakeNvml], tracing
 
 
 def test_gpu_is_noticed_before_the_next_slow_reading(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
-    with patch.object(nvidia.Nvidia, "slow_interval", 3600.0):
+    with patch.object(sources, "SLOW", 3600.0):
         fake = machine(gpu(ComputeRunningProcesses=""))
         with global_provider(tracing.provider):
             session = HardwareInstrumentor()._session

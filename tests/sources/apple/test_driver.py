@@ -110,7 +110,7 @@ def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
         points = all_of(source)
         assert value(points, c.HW_GPU_UTILIZATION, GENERAL) == 0.3
         assert value(points, c.HW_POWER, TYPED) == 7.5
-        assert source.min_interval == 10.0
+        assert source.readings()[0].apart == 10.0
     with opened("apple", ioreg=tool("ioreg")) as source:
         points = all_of(source)
         assert value(points, c.HW_GPU_UTILIZATION, GENERAL) == 0.2
@@ -120,7 +120,7 @@ def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
         points = all_of(source)
         assert value(points, c.HW_GPU_UTILIZATION, GENERAL) == 0.5
         assert value(points, c.HW_HOST_POWER, {c.HW_ID: "host", c.HW_NAME: "machine"}) == 11.0
-        assert source.min_interval == 1.0
+        assert source.readings()[0].apart == 1.0
         wait_for(lambda: often(source), LONG, "another line")
 
 

@@ -538,7 +538,7 @@ def test_gpu_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -
         for percents, seconds in (((10, 5), 2), ((95, 60), 3), ((0, 0), 2.5), ((100, 1), 1)):
             for part in percents:
                 machine.sample(seconds, {"gpu0.UtilizationRates": (part, 2 * part // 3)})
-            machine.runner.read(slow=True)  # nothing passes between two readings at one time
+            machine.runner.read(everything=True)  # nothing passes between two readings at one time
             now = machine.collect()
             for task, scale in (("general", 1.0), ("memory", 2 / 3)):
                 mean = now.one("hw.gpu.utilization", hw_gpu_task=task)

@@ -66,7 +66,7 @@ def machine(tmp_path: Path) -> Machine:
 def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
     machine.print_usage(100)
     source = machine.open(is_reporter=True)
-    assert source.min_interval == MIN_INTERVAL
+    assert source.readings()[0].apart == MIN_INTERVAL
     found = often(source)
     assert machine.runs() == 1
     (gpu,) = {series.attributes[c.HW_ID] for series in found if series.metric is c.HW_POWER}

@@ -87,7 +87,7 @@ def test_looking_for_the_devices_in_use_keeps_what_was_measured(tmp_path: Path) 
         machine.tick(10, {"gpu0.ProcessUtilization": listed((ME, 5, 10, 0, 0, 0))})
         machine.pass_time(5, {"gpu0.ProcessUtilization": listed((ME, 10, 60, 0, 0, 0))})
         assert machine.runner.source is not None
-        machine.runner.source.look_for_use()
+        machine.runner.source._look_for_use()  # type: ignore[attr-defined]
         assert machine.tick(5).one("process.gpu.utilization", hw_gpu_task="sm") == 0.6
 
 

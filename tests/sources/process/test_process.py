@@ -293,16 +293,6 @@ def test_gc_metrics_are_absent_for_another_process() -> None:
         assert not series_of(all_of(source), c.GC_COLLECTIONS)
 
 
-def test_only_resident_memory_is_read_between_collections() -> None:
-    machine = metal(0)
-    assert machine.tree is not None
-    with opened("process", machine) as source:
-        machine.tree.asked.clear()
-        metrics = {series.metric for series, _ in source.read()}
-    assert metrics == {c.PROCESS_MEMORY_USAGE, c.PROCESS_MEMORY_PEAK, c.PROCESS_MEMORY_UTILIZATION}
-    assert machine.tree.asked == ["/proc/self/statm"]
-
-
 # -- the tree
 
 

@@ -333,7 +333,7 @@ Utilization of TPU Matrix Units (higher is better): 42.25%
 
 def test_profiler_is_called_for_100_ms_every_10_s() -> None:
     with serving(FakeTpu(page=LIGHT)) as tpu, open_source("off", tpu_profiler=tpu.address) as source:
-        assert source.min_interval == 10.0
+        assert source.readings()[0].apart == 10.0
         assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="matrix") == {"tpu": 0.4225}
         assert tpu.requests == [(100, 2)]
         (info,) = series_of(all_of(source), c.HW_NPU_INFO)

@@ -139,17 +139,21 @@ class Device:
         """
         return ()
 
-    def read_for_spans(self, quickly: bool) -> Iterable[Point]:
-        """Read energy and busy time, and throttling and used memory; by default everything that is sampled.
-
-        Args:
-            quickly: Only energy and busy time: it is called ten times per second while a span is open.
+    def read_energy(self) -> Iterable[Point]:
+        """Read energy and busy time, for spans: ten times per second while one is open.
 
         Raises:
             DeviceFailed: It does not respond.
         """
-        del quickly
-        return self.read()
+        return ()
+
+    def read_memory(self) -> Iterable[Point]:
+        """Read used memory and throttling, for spans: once per second.
+
+        Raises:
+            DeviceFailed: It does not respond.
+        """
+        return ()
 
     def check_suspended(self) -> bool:
         """Whether it is suspended now. The check must not wake it."""

@@ -42,13 +42,13 @@ class AcceleratorDriver(ABC):
 
     Attributes:
         min_interval: Minimum seconds between two readings.
-        span_interval: Seconds between two readings for spans; 0 if the usual readings must do.
+        reads_for_spans: Whether its devices have readings for spans; else the usual ones must do.
         errors: Why the newest reading is incomplete although it has points.
         only_looks: Whether :meth:`usage` is called for the devices only: means since its last call are kept.
     """
 
     min_interval: float = 0.0
-    span_interval: float = 0.0
+    reads_for_spans: bool = False
     errors: Sequence[str] = ()
     only_looks: bool = False
 

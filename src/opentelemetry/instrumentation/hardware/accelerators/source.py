@@ -35,6 +35,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from typing import ClassVar, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
@@ -45,7 +46,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source, SourceContext
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
@@ -55,8 +56,11 @@ _ALL_SUSPENDED: Final = (
 )
 
 
-_OTHERS: Final = 10
-"""Of so many readings for spans, one is of the devices that the program does not use."""
+_LOOKS: Final = 60
+"""Times that spans look for the devices that the program uses. Later only slow readings do."""
+
+_FIRST_LOOK: Final = 0.25
+"""Seconds between the first two times; each of the next pauses is longer by as much, up to a second."""
 
 
 class Holder(NamedTuple):
@@ -116,7 +120,8 @@ class AcceleratorSource(Source):
         self._reported_by_others: frozenset[str] = frozenset()
         self._instead = ""
         self._is_pid_hidden = False
-        self._span_readings = 0
+        self._looks = 0
+        self.updated: dict[str, float] = {}
 
     # -- what a vendor implements
 
@@ -208,8 +213,6 @@ class AcceleratorSource(Source):
             return
         settings = {name: getattr(self.context.config, name) for name in self.settings}
         self.driver, self._instead = open_first(self.drivers(), settings, self._has_sign, self.absent, self.fix)
-        self.min_interval = self.driver.min_interval
-        self.span_interval = self.driver.span_interval
         self._refresh(self.driver)
 
     def _refresh(self, driver: AcceleratorDriver) -> None:
@@ -243,6 +246,28 @@ class AcceleratorSource(Source):
             yield device
             yield from device.parts.values()
 
+    def readings(self) -> Sequence[Reading]:
+        """Return the usual ones, and those for spans if the driver has some."""
+        driver = self.driver
+        sampled, *slow = super().readings()
+        if driver is None:
+            return sampled, *slow
+        sampled = sampled._replace(apart=driver.min_interval)
+        if not driver.reads_for_spans:
+            return sampled, *slow
+        looks = not (self.used_devices or self.usage_is_cheap) and self._looks < _LOOKS
+        pause = min(_FIRST_LOOK * self._looks, 1.0)
+        others = SLOW if self.used_devices else 1.0
+        return (
+            sampled,
+            *slow,
+            Reading(self._look_for_use, pause if looks else inf, for_spans=True),
+            Reading(partial(self._energy, True), 0.1, for_spans=True),
+            Reading(partial(self._memory, True), 1.0, for_spans=True),
+            Reading(partial(self._energy, False), others, for_spans=True),
+            Reading(partial(self._memory, False), others, for_spans=True),
+        )
+
     def read(self) -> Iterator[Point]:
         """Read the sampled values of each device that is awake."""
         driver = self.driver
@@ -256,7 +281,6 @@ class AcceleratorSource(Source):
         if self._reports_devices:
             yield from self._sampled()
         yield from usage
-        self.min_interval = driver.min_interval
 
     def _sampled(self) -> Iterator[Point]:
         for device in self.all_devices():
@@ -306,34 +330,34 @@ class AcceleratorSource(Source):
         device.recover()
         return points
 
-    def look_for_use(self) -> None:
+    def _look_for_use(self) -> tuple[()]:
         """Find out which devices the program uses, before :meth:`read_slow` does."""
-        if self.driver is not None and not self.usage_is_cheap:
-            self._refresh_program()
-            self.driver.only_looks = True
-            try:
-                for _ in self._usage(self.driver):
-                    pass
-            finally:
-                self.driver.only_looks = False
+        assert self.driver is not None
+        self._looks += 1
+        self._refresh_program()
+        self.driver.only_looks = True
+        try:
+            for _ in self._usage(self.driver):
+                pass
+        finally:
+            self.driver.only_looks = False
+        return ()
 
-    def read_for_spans(self, quickly: bool) -> list[Point]:
-        """Read what spans need of the devices that the program uses, or of all while it uses none.
+    def _energy(self, used: bool) -> Iterator[Point]:
+        for device in self._awake(used):
+            yield from self._points(device, device.read_energy)
+            if device.updated is not None:
+                self.updated[device.id] = device.updated
 
-        The others, which it may begin to use, are read seldom.
-        """
-        self._span_readings += not quickly
-        reads_others = not quickly and (not self.used_devices or self._span_readings % _OTHERS == 1)
-        points: list[Point] = []
-        updated: dict[str, float] = {}
+    def _memory(self, used: bool) -> Iterator[Point]:
+        for device in self._awake(used):
+            yield from self._points(device, device.read_memory)
+
+    def _awake(self, used: bool) -> Iterator[Device]:
+        """Return the devices that the program uses, or the others, which it may begin to use."""
         for device in self.selected():
-            is_wanted = reads_others or device.id in self.used_devices
-            if is_wanted and not (device.trouble or device.is_suspended):
-                points += self._points(device, partial(device.read_for_spans, quickly))
-                if device.updated is not None:
-                    updated[device.id] = device.updated
-        self.updated = updated
-        return points
+            if (device.id in self.used_devices) is used and not (device.trouble or device.is_suspended):
+                yield device
 
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         if not self.process_metrics:

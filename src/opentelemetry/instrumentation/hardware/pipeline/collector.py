@@ -138,10 +138,9 @@ class Collector:
             problem = runner.health(now)
             if problem is not None:
                 problems.append(problem)
-            is_fresh = any(aggregator is runner.cheap for aggregator, _ in fresh)
             source = {SOURCE: runner.name}
             if runner.state is State.UP or problem is not None:  # else it has not been read yet
-                own[SOURCE_UP].append((int(problem is None and is_fresh), source))
+                own[SOURCE_UP].append((int(problem is None and runner.is_fresh(now)), source))
             if runner.state is State.UP and runner.duration is not None:
                 own[SOURCE_READ_DURATION].append((runner.duration, source))
         total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
-from opentelemetry.instrumentation.hardware.model import Scope
+from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover, unknown_source
@@ -20,15 +20,17 @@ class FoundSource(NamedTuple):
 
     Attributes:
         instances: See :meth:`Source.instances`.
-        interval: Seconds between two readings.
         expected: Whether there is a sign of it on this machine.
     """
 
     name: str
     make: type[Source]
     instances: Sequence[str]
-    interval: float
     expected: bool
+
+    def has_any(self, metrics: Iterable[Metric]) -> bool:
+        """Whether it has one of these metrics."""
+        return any(metric.name.startswith(self.make.rows) for metric in metrics)
 
 
 def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[FoundSource]:
@@ -53,9 +55,7 @@ def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[F
                 raise TypeError(f"{make!r} is not a Source")
             if can_report or make.scope is Scope.PROCESS:
                 expected = make.prepare(config) or all_expected
-                sources.append(
-                    FoundSource(name, make, [*make.instances(config)], float(make.interval(config)), expected)
-                )
+                sources.append(FoundSource(name, make, [*make.instances(config)], expected))
         except (Exception, SystemExit) as error:  # a module may call sys.exit()
             _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
     return sources

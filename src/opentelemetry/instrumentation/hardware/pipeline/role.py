@@ -65,15 +65,14 @@ class Role:
 
     def next_reading(self, now: float) -> float:
         """Return when the next attempt is due."""
-        return now if self._last is None else self._last + self.period()
+        if self._last is None:
+            return now
+        pause = _MAX_PAUSE if self._has_reader else _NO_READER
+        return self._last + min(pause, self._schedule.shortest(self._clock()) / 4)
 
-    def period(self) -> float:
-        """Return the seconds between two attempts."""
-        return min(_MAX_PAUSE if self._has_reader else _NO_READER, self._schedule.shortest(self._clock()) / 4)
-
-    def read(self, slow: bool = False, early: float | None = None) -> None:
+    def read(self, everything: bool = False) -> None:
         """Make an attempt. Never raises."""
-        del slow, early
+        del everything
         now = self._last = self._busy_since = self._clock()
         try:
             self._has_reader = self.has_reader()

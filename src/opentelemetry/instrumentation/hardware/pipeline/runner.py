@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from itertools import chain
 from math import inf
 
@@ -20,8 +21,8 @@ from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.redaction import redacted
-from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
+from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Demand, Ledger
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,18 +43,6 @@ _WARNING_PERIOD = 600.0
 """Least seconds between two warnings that the metrics of a source are missing."""
 
 
-_LOOKS = 30
-"""Readings at which spans look for the devices that the program uses, before only slow readings do."""
-
-_LOOK_INTERVAL = 2.0
-"""Seconds between them, after the first ones."""
-
-_FIRST_LOOK = 0.25
-"""Seconds between the first two; each of the next pauses is longer by as much."""
-
-_WHOLE = 1.0
-"""Seconds between two readings of all that spans need. Those in between are of what changes quickly."""
-
 _LONG = 0.05
 """CPU seconds of each of two consecutive readings after which the source rests."""
 
@@ -67,6 +56,13 @@ _FIRST_REST = 10.0
 """Maximum seconds of the rest after a single long reading, which may contain a garbage collection of the program."""
 
 
+_SHORTEST = 0.01
+"""Least seconds between two readings of the same."""
+
+_EARLY = 0.1
+"""What is due within this share of its period is read along with what is due now."""
+
+
 class State(Enum):
     """The condition of a source."""
 
@@ -76,12 +72,29 @@ class State(Enum):
     FAILED = "failed"
 
 
+class _Part:
+    """One of the readings of a source, and what was read so far.
+
+    Attributes:
+        reading: As of the last reading. Other threads use it while the source may be closed.
+        values: Its values; not used if it is for spans.
+        last: When it was read last.
+        due: When it is read next.
+        errors: What was wrong with its points.
+    """
+
+    def __init__(self, reading: Reading, values: Aggregator) -> None:
+        self.reading = reading
+        self.values = values
+        self.last = self.due = -inf
+        self.errors: list[str] = []
+
+
 class SourceRunner:
     """One source and what was read from it.
 
     Args:
         make: Creates the source. Called each time that it is opened.
-        interval: Seconds between readings; 0: only before collections.
         schedule: When collections are expected.
         counters: The counters to continue.
         from_start: Counters count from their first reading.
@@ -97,16 +110,12 @@ class SourceRunner:
         duration: Seconds that the newest reading took.
         is_outdated: Whether to open the source again at the next reading, without an interruption of its values.
         busy_since: When the opening or the reading that is in progress began.
-        cheap: What :meth:`Source.read` returned.
-        counters: What :meth:`Source.read_counters` returned.
-        slow: What :meth:`Source.read_slow` returned.
     """
 
     def __init__(
         self,
         make: Callable[[], Source],
         name: str,
-        interval: float,
         schedule: CollectionSchedule,
         counters: CounterStore,
         from_start: bool = False,
@@ -123,97 +132,77 @@ class SourceRunner:
         self.duration: float | None = None
         self.busy_since: float | None = None
         self.source: Source | None = None
+        self.is_outdated = False
         self._demand = demand or Demand()
         self._only_spans = only_spans
-        self._span_interval = 0.0
-        self._read_for_spans = self._read_whole = -inf  # when the ledger got its newest reading
-        self._span_duration = 0.0  # of that reading
-        self._looks = 0  # for devices in use
-        self._looked = -inf
         self._make = make
-        self._interval = interval
+        self._new_values = partial(Aggregator, counters, from_start)
         self._schedule = schedule
         self._clock = clock
         self._cpu_clock = cpu_clock
+        self._parts: tuple[_Part, ...] = ()
+        self._span_duration = 0.0  # of the last readings for spans
         self._was_open = False
-        self.is_outdated = False
         self._hangs = False
         self._warned = -inf  # when there was a warning that its metrics are missing
         self._interruptions = 0  # since then
         self._backoff = Backoff(*RETRY)
         self._rests_until = -inf
         self._last_cpu_time = 0.0  # of the last reading
-        self._due = -inf  # when its thread makes the next reading
-        self._counted = -inf  # when the newest reading with counters began
-        # What the source wants, as of its last reading: other threads use it while the source may be closed.
-        self._min_interval = self._slow_interval = 0.0
-        self._sample_before_collection = True
-        self.cheap, self.counters, self.slow = (Aggregator(counters, from_start) for _ in range(3))
 
     # -- what its thread calls
 
     def next_reading(self, now: float) -> float:
         """Return when the next reading is due."""
-        due = max(self._next_reading(now), self._rests_until)
-        self._due = max(due, min(now, self._due))  # a thread that is woken early is not late
-        return due
-
-    def _next_reading(self, now: float) -> float:
         if self.state is State.ABSENT:
             return inf
         if self.state is State.FAILED:
-            return self._backoff.retry_at
-        due = self._next_sample(now)
-        if self._span_interval:
-            due = min(due, self._demand.due(self._span_interval, self._read_for_spans, self._span_duration))
-        return due
+            return max(self._backoff.retry_at, self._rests_until)
+        for part in self._parts:
+            due = max(self._due(part, now), self._rests_until)
+            part.due = max(due, min(now, part.due))  # a thread that is woken early is not late
+        if self.source is None or self.is_outdated:
+            return max(now, self._rests_until)
+        return min(part.due for part in self._parts)
 
-    def _is_sample_due(self, now: float, early: float) -> bool:
-        """Whether the reading that is due is a usual one, and not one for spans."""
-        return self.state is not State.UP or self._next_sample(now) - now <= early
-
-    def _next_sample(self, now: float) -> float:
-        newest = self.cheap.published
-        if newest is None or self.is_outdated:
+    def _due(self, part: _Part, now: float) -> float:
+        """Return when a part is due, however late that is."""
+        last, (_, every, before_collection, apart, for_spans) = part.last, part.reading
+        if for_spans:
+            return inf if self.ledger is None else self._demand.due(every, last, self._span_duration)
+        if part.values.published is None:
             return now
-        idle = newest.time + max(self._interval, self._min_interval, IDLE_PERIOD)
         if self._schedule.quiet(now):
-            return idle
-        if self._only_spans and self._span_interval:
-            return newest.time + self._slow_interval
-        sample = newest.time + self._interval if self._interval else inf
-        due = self._next_collection() - self._lead() if self.sample_before_collection() else inf
-        first = min(sample, due)
-        return idle if first == inf else max(first, newest.time + self._min_interval)
-
-    def sample_before_collection(self) -> bool:
-        """Whether there is a reading just before each collection."""
-        return not self._interval or self._sample_before_collection
+            return last + max(self._period(part), IDLE_PERIOD)
+        if self._only_spans:
+            return last + max(self._period(part), SLOW)
+        due = last + every
+        if before_collection:
+            lead = self._lead()
+            due = min(due, self._schedule.due(last + 2 * lead) - lead)  # what is so new is new enough for a collection
+        return max(last + IDLE_PERIOD if due == inf else due, last + apart)
 
     def _lead(self) -> float:
         """Return the seconds between a reading and its collection: short, but enough to complete it."""
         return min(0.05 + 3 * (self.duration or 0.0), 0.25 * self._schedule.shortest(self._clock()))
 
-    def read(self, slow: bool = False, early: float | None = None) -> None:
-        """Open the source if it is closed, and read it once. Never raises.
+    def read(self, everything: bool = False) -> None:
+        """Open the source if it is closed, and read what is due. Never raises.
 
         Args:
-            slow: Read everything, even if it is not due.
-            early: If the usual reading is not due within so many seconds, read only what spans need. None: read it
-                anyway.
+            everything: Read also what is not due.
         """
         self.busy_since = self._clock()
         cpu_time = self._cpu_clock()
         try:
-            if not (slow or early is None or self._is_sample_due(self.busy_since, early)):
-                self._read_spans(self.source)
-                return
             if self.is_outdated:
                 self._close_source()
+                everything = True
             if self.source is None and self._open():
                 cpu_time = self._cpu_clock()  # opening may import modules, which happens once
+                everything = True
             if self.source is not None:
-                self._read(slow)
+                self._read(self.source, everything)
         except Unavailable as error:
             self._fail(error.reason)
         except DriverError as error:
@@ -247,31 +236,41 @@ class SourceRunner:
         return True
 
     def _learn(self, source: Source) -> None:
-        """Copy the settings and metrics of the source. Invalid values raise here, in its own thread."""
-        self._min_interval, self._slow_interval = float(source.min_interval), float(source.slow_interval)
-        self._sample_before_collection = bool(source.sample_before_collection)
-        self._span_interval = float(source.span_interval) if self.ledger is not None else 0.0
+        """Copy what the source reads and how often. Invalid values raise here, in its own thread."""
+        parts = []
+        for number, reading in enumerate(source.readings()):
+            reading = reading._replace(every=max(float(reading.every), _SHORTEST), apart=float(reading.apart))  # noqa: PLW2901
+            if number < len(self._parts):
+                parts.append(self._parts[number])
+                parts[-1].reading = reading
+            else:
+                parts.append(_Part(reading, self._new_values()))
+        self._parts = tuple(parts)
 
-    def _read(self, slow: bool) -> None:
-        source, now = self.source, self._clock()
-        assert source is not None
-        self.busy_since = now  # not when it was opened: a reading that hangs expires when it counts as hung
-        newest = self.cheap.published
-        if newest is not None and now > self._expires(newest):  # a pause
+    def _read(self, source: Source, everything: bool) -> None:
+        """Read what is due, or will be so soon that one reading does for both."""
+        now = self.busy_since = self._clock()  # not when it was opened: what hangs expires when it counts as hung
+        if any(self._is_expired(part, now) for part in self._exported()):  # a pause
             self._interrupt()
-        points = [*source.read()]
-        errors = self.cheap.add(now, points) + source.errors
+        due = [
+            part
+            for part in self._parts
+            if self._due(part, now) - now <= _EARLY * min(1.0, self._period(part))
+            or (everything and not part.reading.for_spans)
+        ]
+        exported = [part for part in due if not part.reading.for_spans]
+        first: list[Point] | None = None
+        for part in exported:
+            part.last, begin = now, self._clock()
+            points = [*part.reading.read()]
+            part.errors = part.values.add(begin, points)
+            if part is self._parts[0]:
+                first = points
+        if first is not None:
+            self.duration = self._clock() - now
+        self._read_for_spans(source, [part for part in due if part.reading.for_spans], first)
         self._learn(source)
-        self._read_spans(source, points)
-        if slow or self._is_slow_due(self.counters, now) or self._is_before_collection(now):
-            errors += self.counters.add(self._clock(), source.read_counters())
-            self._counted = now
-        if slow or self._is_slow_due(self.slow, now):
-            errors += self.slow.add(self._clock(), source.read_slow())
-            if self.ledger is not None:
-                self.ledger.use(source.used_devices, source.is_use_known)
-        self._learn(source)
-        self.duration = self._clock() - now
+        errors = [error for part in self._parts for error in part.errors] + source.errors
         if errors:
             more = f", and {len(errors) - 1} more of the kind" if len(errors) > 1 else ""
             self._warn(Problem(self.name, redacted(errors[0] + more)))
@@ -281,61 +280,46 @@ class SourceRunner:
         self.state, self._hangs = State.UP, False
         self._backoff.succeed()
 
-    def _read_spans(self, source: Source | None, points: Iterable[Point] = ()) -> None:
-        """Add a reading to the ledger: of what spans need, or the usual points if the source has no other."""
+    def _read_for_spans(self, source: Source, parts: Sequence[_Part], first: Iterable[Point] | None) -> None:
+        """Add a reading to the ledger: of what spans need, or of the first part if the source has no other."""
         ledger, now = self.ledger, self._clock()
-        if source is None or ledger is None or not self._demand.is_tracing:
+        if ledger is None or not self._demand.is_tracing:
             return
-        if not self._span_interval:
-            ledger.add(points)
-        else:
-            pause = min(_LOOK_INTERVAL, _FIRST_LOOK * self._looks)
-            if self._looks < _LOOKS and not source.used_devices and now - self._looked >= pause:
-                self._looked = now
-                self._looks += 1
-                source.look_for_use()
-            is_whole = now - self._read_whole >= _WHOLE - 0.01
-            self._read_for_spans = now
-            self._read_whole = now if is_whole else self._read_whole
+        if parts:
             try:
-                ledger.add(source.read_for_spans(quickly=not is_whole), source.updated)
+                points = [point for part in parts for point in part.reading.read()]
+                ledger.add(points, source.updated)
             except Exception:  # such as the end of the process; the usual readings decide whether the source has failed
                 _LOG.debug("Source %s cannot be read for spans", self.name, exc_info=True)
                 ledger.interrupt()
+            for part in parts:
+                part.last = now
             self._span_duration = self._clock() - now
             if self.reads_for_each_span:
                 self._demand.ready = self._demand.rested(now, self._span_duration)
+        elif first is not None and not any(part.reading.for_spans for part in self._parts):
+            ledger.add(first)
         ledger.use(source.used_devices, source.is_use_known)
 
     @property
     def poll(self) -> float:
         """Return the seconds after which its thread must look whether a span is open; infinity if it is woken."""
-        return self._demand.poll if 0.0 < self._span_interval < _WHOLE else inf
+        return self._demand.poll if self._follows_spans() else inf
 
     @property
     def reads_for_each_span(self) -> bool:
         """Whether the start of a span causes a reading: of devices that the program uses, and that change quickly."""
         source = self.source
-        return source is not None and 0.0 < self._span_interval < _WHOLE and bool(source.used_devices)
+        return source is not None and self._follows_spans() and bool(source.used_devices)
 
-    def _is_slow_due(self, aggregator: Aggregator, now: float) -> bool:
-        last = aggregator.published
-        return last is None or now - last.time >= self._slow_interval - 0.1
-
-    def _is_before_collection(self, now: float) -> bool:
-        """Whether the next collection is expected before the next two samples, or at about the same time.
-
-        Two, because a collection may come earlier than expected, for example if the export before it took less time.
-        """
-        return not self._interval or self._next_collection() - now <= 2 * (self.period() + self._lead())
-
-    def _next_collection(self) -> float:
-        """When the first collection is expected for which there are no counters yet."""
-        return self._schedule.due(self._counted + 2 * self._lead())  # counters within two leads of it are new enough
+    def _follows_spans(self) -> bool:
+        return self.ledger is not None and any(
+            part.reading.for_spans and part.reading.every <= INTERVAL for part in self._parts
+        )
 
     def _interrupt(self) -> None:
-        for aggregator in (self.cheap, self.counters, self.slow):
-            aggregator.interrupt()
+        for part in self._parts:
+            part.values.interrupt()
         if self.ledger is not None:
             self.ledger.interrupt()
 
@@ -384,40 +368,50 @@ class SourceRunner:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """Return the metrics that the source has reported since it was opened."""
-        return self.cheap.metrics + self.counters.metrics + self.slow.metrics
+        return tuple(metric for part in self._exported() for metric in part.values.metrics)
 
     def fresh(self, now: float) -> list[tuple[Aggregator, Published]]:
         """Return the newest readings, without those that have expired."""
-        readings = []
-        slow = self._slow_interval
-        for aggregator, least in ((self.cheap, 0.0), (self.counters, slow), (self.slow, slow)):
-            published = aggregator.published
-            if published is not None and now <= self._expires(published, least):
-                readings.append((aggregator, published))
-        return readings
+        return [
+            (part.values, published)
+            for part in self._exported()
+            if (published := part.values.published) is not None and not self._is_expired(part, now)
+        ]
+
+    def is_fresh(self, now: float) -> bool:
+        """Return whether the first of the readings was made, and has not expired."""
+        return any(part.values.published and not self._is_expired(part, now) for part in self._parts[:1])
 
     def points(self, now: float) -> list[tuple[Series, Number]]:
         """Return the value of every series since the first reading."""
         rows = chain.from_iterable(published.window(None).items() for _, published in self.fresh(now))
         return [(Series(metric, attributes), value) for metric, points in rows for value, attributes in points]
 
+    def _exported(self) -> list[_Part]:
+        return [part for part in self._parts if not part.reading.for_spans]
+
     def period(self) -> float:
-        """Seconds between two readings."""
-        return max(self._interval or self._schedule.shortest(self._clock()), self._min_interval)
+        """Return the seconds between two readings."""
+        return min((self._period(part) for part in self._exported()), default=SHORTEST_PERIOD)
 
-    def _expires(self, reading: Published, least: float = 0.0) -> float:
-        """Return when a reading expires: after three of its periods, or if the next one is late by two."""
-        late = self._due + (PERIODS - 1) * max(self.period(), SHORTEST_PERIOD)
-        return max(reading.time + self._expiry(least), late)
+    def _period(self, part: _Part) -> float:
+        _, every, _, apart, _ = part.reading
+        return max(self._schedule.shortest(self._clock()) if every == inf else every, apart)
 
-    def _expiry(self, least: float = 0.0) -> float:
-        """Return three periods in seconds. A reading that does not end by then counts as hung."""
-        return PERIODS * max(self.period(), least, SHORTEST_PERIOD)
+    def _is_expired(self, part: _Part, now: float) -> bool:
+        """Whether a reading is older than three of its periods, and the next one is late by two."""
+        published, period = part.values.published, max(self._period(part), SHORTEST_PERIOD)
+        return published is not None and now > max(published.time + PERIODS * period, part.due + (PERIODS - 1) * period)
+
+    def _hangs_since(self, now: float) -> float | None:
+        """Return when the reading began that has not ended within three periods; None if there is none."""
+        since = self.busy_since
+        return since if since is not None and now - since > PERIODS * max(self.period(), SHORTEST_PERIOD) else None
 
     def warn_if_hanging(self, now: float) -> None:
         """Log once that the source hangs. Called by the threads of other sources."""
-        since = self.busy_since
-        if since is not None and not self._hangs and now - since > self._expiry():
+        since = self._hangs_since(now)
+        if since is not None and not self._hangs:
             self._hangs = True
             self._log_interruption(
                 f" has not responded for {now - since:.0f} s; its metrics are missing until it does", now
@@ -425,14 +419,13 @@ class SourceRunner:
 
     def health(self, now: float) -> Problem | None:
         """Return the current problem of the source, or None."""
-        since = self.busy_since
-        if since is not None and now - since > self._expiry():
+        since = self._hangs_since(now)
+        if since is not None:
             return Problem(
                 self.name, f"it has not responded for {now - since:.0f} s", "its driver or file system hangs"
             )
-        newest = self.cheap.published
-        if self.problem is None and since is None and newest is not None and now > self._expires(newest):
-            return Problem(
-                self.name, f"its newest reading is {now - newest.time:.0f} s old", "the machine may be overloaded"
-            )
+        for first in self._parts[:1]:
+            if self.problem is None and self.busy_since is None and self._is_expired(first, now):
+                reason = f"its newest reading is {now - first.last:.0f} s old"
+                return Problem(self.name, reason, "the machine may be overloaded")
         return self.problem

@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.settings import Config, export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 
@@ -115,7 +115,7 @@ class Session:
         self._read_for_each_span: tuple[ReaderThread, ...] = ()
         self._sources = find_sources(config, self._can_report or only_spans, all_expected=drivers is not None)
         if only_spans:
-            self._sources = [found for found in self._sources if found.make.read_for_spans is not Source.read_for_spans]
+            self._sources = [found for found in self._sources if found.has_any(METRICS)]
         self._accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
         self.has_accelerators = bool(self._accelerators)
         self._role: Role | None = None
@@ -177,7 +177,6 @@ class Session:
         runner = SourceRunner(
             make,
             f"{found.name}:{instance}" if instance else found.name,
-            found.interval,
             self.schedule,
             self.counters,
             self.config.counter_origin == "start",

@@ -18,9 +18,6 @@ from typing import Protocol
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
-_EARLY = 0.1
-"""A source is read along with another that is due if it will be due within this share of its period."""
-
 
 class Task(Protocol):
     """What a thread does from time to time; see :class:`.runner.SourceRunner`."""
@@ -38,10 +35,7 @@ class Task(Protocol):
     def next_reading(self, now: float) -> float:
         """Return when it is due."""
 
-    def period(self) -> float:
-        """Return the seconds between two readings."""
-
-    def read(self, slow: bool = False, early: float | None = None) -> None:
+    def read(self, everything: bool = False) -> None:
         """Do it. Never raises."""
 
     def close(self) -> None:
@@ -154,9 +148,8 @@ class ReaderThread:
         if first > 0:
             return min(first, *(runner.poll for runner in self.runners))
         for runner, pause in zip(self.runners, pauses):
-            early = _EARLY * min(1.0, runner.period())
-            if pause <= early and not self._stopping:
-                runner.read(everything, early)
+            if pause <= 0.0 and not self._stopping:
+                runner.read(everything)
                 cpu_time = time.thread_time()
                 runner.cpu_time += cpu_time - self._cpu_time
                 self._cpu_time = cpu_time

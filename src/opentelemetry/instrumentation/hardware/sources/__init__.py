@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import entry_points
+from math import inf
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
@@ -23,6 +24,9 @@ from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 
 _LOG = logging.getLogger(__name__)
+
+SLOW = 10.0
+"""Seconds between two readings of what is expensive."""
 
 
 class SourceContext(NamedTuple):
@@ -52,6 +56,26 @@ class SourceContext(NamedTuple):
     walk: SharedWalk | None = None
 
 
+class Reading(NamedTuple):
+    """What a source reads together, and how often.
+
+    Attributes:
+        read: Reads it. Any exception closes the source, which is opened again with backoff; if it is for spans, only
+            spans miss it.
+        every: Seconds between two; infinity if there are none but before collections.
+        before_collection: Whether there is also one just before each collection.
+        apart: Least seconds between two.
+        for_spans: Whether only spans need it. It is read while there is a TracerProvider: once per second, or more
+            often while a recorded span is open.
+    """
+
+    read: Callable[[], Iterable[Point]]
+    every: float
+    before_collection: bool = False
+    apart: float = 0.0
+    for_spans: bool = False
+
+
 class Source(ABC):
     """A driver and what is read from it. One thread opens, reads and closes it.
 
@@ -59,11 +83,6 @@ class Source(ABC):
         name: One word; the name of the module, of the folder with its captures and in ``SOURCES``.
         scope: Whether it reports the host or a process. Only the reporter of a job reads sources of host scope. A
             source with both kinds of metrics has process scope, and checks :attr:`SourceContext.is_reporter` itself.
-        slow_interval: Least seconds between two calls of :meth:`read_slow`.
-        min_interval: Least seconds between two calls of :meth:`read`. It may be set by :meth:`open`.
-        sample_before_collection: Whether there is a reading just before each collection.
-        span_interval: Seconds between two calls of :meth:`read_for_spans` while a span is open; 0 for none. Without
-            one it is called once per second.
         used_devices: ``hw.id`` of the devices that the observed program has used so far.
         is_use_known: Whether it uses these; else they are those that it may use.
         updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, for the devices whose
@@ -75,10 +94,6 @@ class Source(ABC):
 
     name: ClassVar[str]
     scope: ClassVar[Scope] = Scope.HOST
-    slow_interval: ClassVar[float] = 10.0
-    min_interval: float = 0.0
-    sample_before_collection: ClassVar[bool] = True
-    span_interval: float = 0.0
     used_devices: frozenset[str] = frozenset()
     is_use_known: bool = True
     updated: Mapping[str, float] = MappingProxyType({})
@@ -97,11 +112,6 @@ class Source(ABC):
         """
         del config
         return ("",)
-
-    @classmethod
-    def interval(cls, config: Config) -> float:
-        """Return the seconds between two readings; 0 for readings only before collections."""
-        return config.interval
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
@@ -123,45 +133,31 @@ class Source(ABC):
             Unavailable: There are none on this machine.
         """
 
+    def readings(self) -> Sequence[Reading]:
+        """Return what is read, and how often. Called after each reading: the periods may change, the number may not.
+
+        By default :meth:`read` once per sampling interval and before each collection, and :meth:`read_slow` every
+        :data:`SLOW` seconds. The first one says whether the source is up. If none is for spans, they use the points of
+        the first one.
+        """
+        return (
+            Reading(self.read, self.context.config.interval or inf, before_collection=True),
+            Reading(self.read_slow, SLOW),
+        )
+
     @abstractmethod
     def read(self) -> Iterable[Point]:
-        """Read the cheap values, once per sampling interval.
-
-        Raises:
-            Exception: Any exception closes the source; it is opened again with backoff.
-        """
-
-    def read_counters(self) -> Iterable[Point]:
-        """Read values that need no samples between collections: counters, and gauges without a mean or peak.
-
-        Called just before each collection, with the last two samples before it in case the collection comes early, and
-        once per :attr:`slow_interval` for collections that are not predicted.
-        """
-        return ()
+        """Read the cheap values."""
 
     def read_slow(self) -> Iterable[Point]:
-        """Read the expensive values, at most once per :attr:`slow_interval`."""
-        return ()
-
-    def look_for_use(self) -> None:  # noqa: B027 - only those of devices implement it
-        """Update :attr:`used_devices`, if :meth:`read` does not."""
-
-    def read_for_spans(self, quickly: bool) -> Iterable[Point]:
-        """Read what spans need: energy, busy time, throttling and used memory of devices, or CPU time and memory.
-
-        A source without a :attr:`span_interval` does not implement it: of those, the points of :meth:`read` are used.
-
-        Args:
-            quickly: Only energy and busy time of the devices that the program uses; once per second everything.
-        """
-        del quickly
+        """Read the expensive values."""
         return ()
 
     def read_all(self) -> Iterable[Point]:
-        """Read everything once, for callers that keep no state."""
-        yield from self.read()
-        yield from self.read_counters()
-        yield from self.read_slow()
+        """Read everything once that is not for spans, for callers that keep no state."""
+        for reading in self.readings():
+            if not reading.for_spans:
+                yield from reading.read()
 
     def close(self) -> None:
         """Release all resources. Also called if :meth:`open` has failed."""

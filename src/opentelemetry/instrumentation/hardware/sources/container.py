@@ -27,11 +27,7 @@ class Container(Source):
         self._series = SeriesCache()
         self._machine.cgroup(self.context.pid)
 
-    def read(self) -> tuple[()]:
-        """Has no points: no metric is a mean or a peak."""
-        return ()
-
-    def read_counters(self) -> Iterator[Point]:
+    def read(self) -> Iterator[Point]:
         """Read a few files of the cgroup."""
         cgroup = self._machine.cgroup(self.context.pid, refresh=False)
         yield from self._points(

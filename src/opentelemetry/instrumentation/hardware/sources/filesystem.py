@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.redaction import redacted
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
@@ -27,12 +27,6 @@ class Filesystem(Source):
 
     name = "filesystem"
     rows = ("system.filesystem.",)
-    sample_before_collection = False
-
-    @classmethod
-    def interval(cls, config: Config) -> float:
-        """Return five sampling intervals, because space changes slowly."""
-        return _SLOWER * config.interval
 
     def open(self) -> None:
         """Find the mounts.
@@ -74,6 +68,11 @@ class Filesystem(Source):
             else:
                 readable.append(path)
         return readable
+
+    def readings(self) -> tuple[Reading]:
+        """Return one every five sampling intervals, because space changes slowly."""
+        interval = self.context.config.interval
+        return (Reading(self.read, _SLOWER * interval or inf, before_collection=not interval),)
 
     def read(self) -> Iterator[Point]:
         """Read the space of each mount. If one cannot be read, only its own points are missing.

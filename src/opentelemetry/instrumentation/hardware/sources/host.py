@@ -90,7 +90,7 @@ class Host(Source):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 
     def read(self) -> Iterator[Point]:
-        """Read memory, and CPU frequencies and sockets if they are wanted."""
+        """Read everything that costs little."""
         yield from self._memory()
         if self._wants[c.SYSTEM_CPU_FREQUENCY]:
             for cpu, hertz in self._machine.cpu_frequencies().items():
@@ -101,9 +101,6 @@ class Host(Source):
                 yield c.SYSTEM_NETWORK_CONNECTION_COUNT(
                     count, {name: value for name, value in attributes.items() if value}
                 )
-
-    def read_counters(self) -> Iterator[Point]:
-        """Read counters, utilization by CPU time, and load averages."""
         yield from self._processor()
         yield from self._paging()
         yield from self._storage()

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from errno import ENODEV
 from glob import glob
+from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
 
 _CLASS = "/sys/class/infiniband"
@@ -38,12 +39,6 @@ class Infiniband(Source):
     rows = ("hw.network.", "hw.errors")
 
     @classmethod
-    def interval(cls, config: Config) -> float:
-        """Return 0: there are only counters, which need no sampling between collections."""
-        del config
-        return 0.0
-
-    @classmethod
     def prepare(cls, config: Config) -> bool:
         """Whether there is an adapter."""
         del config
@@ -60,11 +55,11 @@ class Infiniband(Source):
             raise Unavailable(f"no adapter in {_CLASS}", "if there is one, load its driver, such as mlx5_ib")
         self._series = SeriesCache()
 
-    def read(self) -> tuple[()]:
-        """Return no points: these files are slow."""
-        return ()
+    def readings(self) -> tuple[Reading]:
+        """Return one before collections: there are only counters, and these files are slow."""
+        return (Reading(self.read, inf, before_collection=True, apart=SLOW),)
 
-    def read_slow(self) -> Iterator[Point]:
+    def read(self) -> Iterator[Point]:
         """Read about ten files of each port.
 
         Raises:

@@ -6,14 +6,14 @@ See https://docs.kernel.org/power/powercap/powercap.html.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from glob import glob
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
 
 _CLASS = "/sys/class/powercap"
@@ -37,7 +37,6 @@ class Powercap(Source):
 
     name = "powercap"
     rows = ("hw.energy", "hw.host.energy")
-    span_interval = 0.1
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
@@ -78,17 +77,16 @@ class Powercap(Source):
         limit = read_text(self._files, f"{folder}/max_energy_range_uj")
         return _Zone(folder, series, int(limit) if limit.isdigit() else 0)
 
+    def readings(self) -> Sequence[Reading]:
+        """Return the usual ones, and one for spans."""
+        return (*super().readings(), Reading(self.read, 0.1, for_spans=True))
+
     def read(self) -> Iterator[Point]:
         """Read one file of each zone."""
         for zone in self._zones:
             joules = self._joules(zone)
             if joules is not None:
                 yield zone.series, joules
-
-    def read_for_spans(self, quickly: bool) -> Iterator[Point]:
-        """Read the same files."""
-        del quickly
-        return self.read()
 
     def _joules(self, zone: _Zone) -> float | None:
         """Return the energy in joules, including wraps since the first reading. Counters can wrap within minutes."""

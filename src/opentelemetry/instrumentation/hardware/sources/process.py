@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import (
@@ -17,10 +17,10 @@ from opentelemetry.instrumentation.hardware.model import (
     Series,
     SeriesCache,
 )
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
-from opentelemetry.instrumentation.hardware.system.machine import Process as Reading
+from opentelemetry.instrumentation.hardware.system.machine import Process as Measured
 from opentelemetry.instrumentation.hardware.system.tree_cpu import TreeCpuTime
 
 _GROUPS = (
@@ -69,7 +69,6 @@ class Process(Source):
     name = "process"
     rows = (*(f"process.{each}" for each in _GROUPS), "cpython.")
     scope = Scope.PROCESS
-    span_interval = 1.0
 
     def open(self) -> None:
         """Read the process once.
@@ -86,8 +85,8 @@ class Process(Source):
         self._read_limits()
         self._available_cpu = 0.0  # CPU seconds that the process could have used so far
         self._last_uptime: float | None = None
-        self._newest: Reading | None = None
-        self._last_alive: Reading | None = None
+        self._newest: Measured | None = None
+        self._last_alive: Measured | None = None
         self._last_resident: int | None = None
         self._end: float | None = None  # uptime at which the process was first seen as a zombie
         self._tree_points: list[Point] = []
@@ -99,7 +98,7 @@ class Process(Source):
             for mode in ({c.CPU_MODE: "user"}, {c.CPU_MODE: "system"})
         ]
         self._numbers = [
-            (Series(metric, attributes), Reading._fields.index(field))
+            (Series(metric, attributes), Measured._fields.index(field))
             for field, metric, attributes in _NUMBERS
             if self.context.config.wants(metric)
         ]
@@ -109,11 +108,12 @@ class Process(Source):
         self._cpus = limits.cpus
         self._memory_limit = min([size for size in (limits.memory, self._total_memory) if size], default=None)
 
-    def read(self) -> Iterator[Point]:
-        """Read the resident memory; after the end of the process, repeat its last value.
+    def readings(self) -> Sequence[Reading]:
+        """Return the usual ones, and one for spans."""
+        return (*super().readings(), Reading(self.read_for_spans, 1.0, for_spans=True))
 
-        Of another process, read the counters too: it may end before the next collection.
-        """
+    def read(self) -> Iterator[Point]:
+        """Read everything but the tree; after the end of the process, repeat its last values."""
         try:
             resident = self._machine.resident(self.context.pid)
         except OSError:
@@ -127,12 +127,7 @@ class Process(Source):
             yield self._series[c.PROCESS_MEMORY_PEAK](self._last_resident)
             if self._memory_limit:
                 yield self._series[c.PROCESS_MEMORY_UTILIZATION](self._last_resident / self._memory_limit)
-        if not self._is_own:
-            yield from self._counters()
-
-    def read_counters(self) -> Iterator[Point]:
-        """Read everything else of the process: counters, and sizes of which only the newest is exported."""
-        return self._counters() if self._is_own else iter(())
+        yield from self._counters()
 
     def _counters(self) -> Iterator[Point]:
         reading = self._reading()
@@ -153,7 +148,7 @@ class Process(Source):
                 for metric, key in self._gc:
                     yield self._series[metric, c.GC_GENERATION, generation](stats[key])
 
-    def _reading(self) -> Reading:
+    def _reading(self) -> Measured:
         """Return the current values of the process.
 
         For a zombie, these are its final totals, its last sizes, and its age at its end. After a process was reaped,
@@ -175,9 +170,8 @@ class Process(Source):
         sizes = ("threads", "virtual", "descriptors", "handles")
         return reading._replace(uptime=self._end, **{name: getattr(self._last_alive, name) for name in sizes})
 
-    def read_for_spans(self, quickly: bool) -> Iterator[Point]:
+    def read_for_spans(self) -> Iterator[Point]:
         """Yield CPU time of the process, and memory and CPU time of its tree."""
-        del quickly
         root, *others = self._machine.tree(self.context.pid)
         if self._is_own:
             root = root._replace(cpu_time=time.process_time())  # the kernel's files have hundredths of a second

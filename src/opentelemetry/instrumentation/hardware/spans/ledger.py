@@ -62,6 +62,9 @@ _COLUMNS: Final = {
 }
 """Where the value of a metric goes."""
 
+METRICS: Final = tuple(_COLUMNS)
+"""The metrics that spans need."""
+
 _KINDS: Final = {"cpu": PACKAGE, "": PROCESS, "memory": 0}
 """What a device is, by ``hw.type``; all others are accelerators. 0: it has no part in spans."""
 
@@ -125,11 +128,12 @@ class Demand:
         """
         if not self.is_tracing:
             return inf
-        due = last + max(interval, _PERIOD)
-        if interval < _PERIOD:
+        is_open = self._memory[OPEN] != 0.0
+        due = last + (interval if is_open else max(interval, _PERIOD))
+        if interval <= INTERVAL:
             asked = self._memory[ASKED]
-            if self._memory[OPEN]:
-                due = last + min(interval, max(_FRESH, _SPACING * (last - asked)))
+            if is_open:
+                due = min(due, last + max(_FRESH, _SPACING * (last - asked)))
             if asked > last:
                 due = min(due, asked)
         return max(due, self.rested(last, duration))

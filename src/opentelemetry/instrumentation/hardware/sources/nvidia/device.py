@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from itertools import count
 from typing import Final
 
@@ -78,7 +78,6 @@ class Gpu(NvmlDevice):
         self.counters = {field.series for field in self._sampled.values()}
         self._counted = Counters(self, self._sampled)
         self._newest_sample = -1
-        self._for_spans: tuple[list[Call], list[Call]] | None = None
         self._has_stamps = False
 
     # -- what it is
@@ -184,6 +183,7 @@ class Gpu(NvmlDevice):
             *(self._limit(field, "MaxClockInfo", number) for number, field in enumerate(f.CLOCK_LIMITS.values())),
         ]
 
+    @cached_property
     def _span_calls(self) -> tuple[list[Call], list[Call]]:
         """Return the calls for spans: those that are made ten times per second, and those once per second."""
         counters = {number: field for number, field in self._sampled.items() if field.series.metric in _SPAN_COUNTERS}
@@ -295,12 +295,13 @@ class Gpu(NvmlDevice):
         for device, milliwatts in self._counted.powers.items():
             yield from device.points({f.POWER_INSTANT if device is self else f.POWER: milliwatts})
 
-    def read_for_spans(self, quickly: bool) -> Iterator[Point]:
-        """Yield energy and busy time, and once per second throttling and used memory."""
-        if self._for_spans is None:
-            self._for_spans = self._span_calls()
-        often, seldom = self._for_spans
-        yield from self.points(self.values(often) if quickly else {**self.values(often), **self.values(seldom)})
+    def read_energy(self) -> Iterator[Point]:
+        """Yield energy and busy time."""
+        return self.points(self.values(self._span_calls[0]))
+
+    def read_memory(self) -> Iterator[Point]:
+        """Yield used memory and throttling."""
+        return self.points(self.values(self._span_calls[1]))
 
     def read_slow(self) -> Iterator[Point]:
         """Yield limits, errors, fans, and values that are only needed for a collection."""

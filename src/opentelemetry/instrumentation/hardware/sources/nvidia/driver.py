@@ -63,7 +63,7 @@ class Library(AcceleratorDriver):
         DriverError: The library cannot be used now.
     """
 
-    span_interval = 0.1
+    reads_for_spans = True
 
     def __init__(self, source: AcceleratorSource, host: Host) -> None:
         self._source = source

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from urllib.parse import urlsplit
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -12,7 +13,7 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import ACCEPT, Page, Parser, Sample, paced
@@ -32,12 +33,6 @@ class Openmetrics(Source):
         if not config.openmetrics:
             return super().instances(config)
         return [endpoint.name for endpoint in config.openmetrics.each]
-
-    @classmethod
-    def interval(cls, config: Config) -> float:
-        """Return 0: a page is scraped only when a collection is due."""
-        del config
-        return 0.0
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
@@ -64,7 +59,7 @@ class Openmetrics(Source):
         from opentelemetry.instrumentation.hardware.drivers.http import Http
 
         self._endpoint = endpoint = endpoints[self.context.instance or next(iter(endpoints))]
-        self.min_interval = endpoint.interval
+        self._apart = endpoint.interval
         try:
             self._parser = Parser(Filters(endpoint.name, endpoint.filters or config.openmetrics_filters))
         except ImportError:
@@ -78,6 +73,10 @@ class Openmetrics(Source):
         self._metrics: dict[tuple[str, str], Metric] = {}
         self._series: dict[tuple[str, str, frozenset[tuple[str, str]]], Series] = {}
 
+    def readings(self) -> tuple[Reading]:
+        """Return one: a page is scraped only when a collection is due."""
+        return (Reading(self.read, inf, before_collection=True, apart=self._apart),)
+
     def read(self) -> Iterator[Point]:
         """Scrape the endpoint. If that fails, only ``openmetrics.up`` is reported."""
         self.errors, self.unsupported = [], []
@@ -89,7 +88,7 @@ class Openmetrics(Source):
             yield self._up(0)
             return
         finally:  # the values of a slow page must not expire before the next scrape
-            self.min_interval = max(self._endpoint.interval, time.monotonic() - begin)
+            self._apart = max(self._endpoint.interval, time.monotonic() - begin)
         values: dict[Series, float] = {}
         over_limit = 0
         for sample in paced(page.samples):
