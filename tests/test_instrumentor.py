@@ -863,8 +863,8 @@ def test_start_that_failed_can_be_repeated(
     assert application.points()
 
 
-@pytest.mark.parametrize("method", ["instances", "interval", "prepare"])
-def test_only_source_with_failing_instances_or_interval_is_left_out(
+@pytest.mark.parametrize("method", ["instances", "prepare"])
+def test_only_source_that_cannot_be_prepared_is_left_out(
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,

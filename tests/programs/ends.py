@@ -47,7 +47,7 @@ if session is not None:
 
     collector = session.collector
     until(
-        lambda: any(each.name == "host" and each.counters.published for each in collector.runners),
+        lambda: any(each.name == "host" and each.metrics for each in collector.runners),
         "reading of the host",
     )
 print("ends", flush=True)

@@ -115,5 +115,5 @@ def test_readings_are_one_per_second_without_spans_and_ten_with_one() -> None:
     program.go_to(1100.0)
     assert program.readings == pytest.approx(100, abs=10), "and those of what is slow"
     program.readings = 0
-    program.span(1100.0, 1120.0)
+    program.span(1100.5, 1120.5)
     assert program.readings == pytest.approx(230, abs=25), "more in the first two seconds"
