@@ -286,3 +286,25 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
+
+
+PRIVATE = re.compile(r"\b(?!self\b|cls\b|c\b|os\b|sys\b)\w+\)?\._[a-z]\w+|getattr\(.+, \"_[a-z]\w+\"")
+"""A private name of another object."""
+
+
+def touches(source: str) -> list[str]:
+    """The lines of a module that imports OpenTelemetry and uses a private name of another object, but not of ours."""
+    modules = [node.module or "" for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    if not any(module.startswith("opentelemetry.") and not module.startswith(NAME) for module in modules):
+        return []
+    return [line for line in source.splitlines() if PRIVATE.search(line) and "._replace(" not in line]
+
+
+def test_only_sdk_uses_private_names_of_opentelemetry() -> None:
+    found = {module: touches(path.read_text()) for module, path in MODULES.items() if module != "sdk"}
+    assert {module: lines for module, lines in found.items() if lines} == {}
+
+
+@pytest.mark.parametrize("line", ["x = provider._meters", 'x = getattr(provider, "_meters", None)', "f(x)._client = 1"])
+def test_private_name_is_detected(line: str) -> None:
+    assert touches(f"from opentelemetry.sdk.trace import Tracer\n{line}") == [line]

@@ -20,11 +20,17 @@ from opentelemetry.trace import get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, obstacle
 from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
-from opentelemetry.instrumentation.hardware.forked import import_early
-from opentelemetry.instrumentation.hardware.instruments import Instruments, is_proxy
+from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
+from opentelemetry.instrumentation.hardware.sdk import (
+    exports_any_spans,
+    import_early,
+    is_instrumented,
+    is_proxy,
+    resource_of,
+)
 from opentelemetry.instrumentation.hardware.settings import Config, exports_metrics
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system import uwsgi
@@ -368,24 +374,17 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
 def _resource_attributes(provider: MeterProvider) -> Mapping[str, object]:
     """Return the resource attributes of the application, from the first of its providers that is the SDK's."""
-    meters = (getattr(each, "_sdk_config", None) for each in (provider, get_meter_provider()))
-    for each in (*meters, get_tracer_provider()):
-        attributes = getattr(getattr(each, "resource", None), "attributes", None)
-        if attributes:
-            return dict(attributes)
-    return {}
+    return next(filter(None, map(resource_of, (provider, get_meter_provider(), get_tracer_provider()))), {})
 
 
 def _needs_agent(config: Config) -> bool:
     """Whether an agent would have anything to export, or to read for spans."""
     if exports_metrics(os.environ) or config.spans == "off":
         return exports_metrics(os.environ)
-    from opentelemetry.instrumentation.hardware.sdk import exports_any_spans
-
     return exports_any_spans()
 
 
 def _is_peer_active() -> bool:
     """Whether opentelemetry-instrumentation-system-metrics is active, which has metrics of the same names."""
     peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
-    return bool(getattr(getattr(peer, "_instance", None), "is_instrumented_by_opentelemetry", False))
+    return is_instrumented(peer)

@@ -7,20 +7,32 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from functools import partial, wraps
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context, set_value
-from opentelemetry.metrics import MeterProvider, NoOpMeterProvider, Observation, get_meter_provider
+from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
-from opentelemetry.instrumentation.hardware.forked import abandon_connections, replace_locks
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.sdk import (
+    abandon_connections,
+    exporter_of,
+    has_exit_hook,
+    has_reader,
+    is_proxy,
+    is_shut_down,
+    readers,
+    replace_locks,
+    restart_readers,
+    scopes,
+    set_name,
+    thread_of,
+)
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -71,15 +83,12 @@ class Instruments:
     def is_alive(self) -> bool:
         """Whether the provider is still in use. One that was shut down is not."""
         provider = self._provider()
-        return provider is not None and not getattr(provider, "_shutdown", False)
+        return provider is not None and not is_shut_down(provider)
 
     def has_reader(self) -> bool:
         """Whether the provider has a reader. It may have one if it is not the SDK's."""
         provider = self._real_provider()
-        if provider is None or isinstance(provider, NoOpMeterProvider) or getattr(provider, "_disabled", False):
-            return False
-        storages = _storages(provider)
-        return storages is None or bool(storages)
+        return provider is not None and has_reader(provider)
 
     def watch(self, found: Callable[[], None]) -> None:
         """Call back as soon as the provider has a reader: now, or in the thread that adds it.
@@ -109,15 +118,9 @@ class Instruments:
         the SDK would wait for 10 s and more, and log each attempt.
         """
         provider = self._real_provider()
-        storages = _storages(provider)
-        if provider is None or not storages or getattr(provider, "_atexit_handler", None) is None:
+        if provider is None or not readers(provider) or not has_exit_hook(provider):
             return
-        scopes = {
-            instrument.instrumentation_scope.name
-            for storage in storages.values()
-            for instrument in [*storage._instrument_view_instrument_matches]
-        }
-        if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes):
+        if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes(provider)):
             limit_messages(provider, 1)
             provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
             # Since Python 3.14, an exit hook that was unregistered in another one runs nevertheless: that of the SDK.
@@ -146,22 +149,16 @@ class Instruments:
         self._lock = threading.Lock()
         self.close()
         provider = self._real_provider()
-        storages = _storages(provider) or {}
         try:
-            replace_locks(provider, storages)
-            for reader in storages:
-                abandon_connections(getattr(reader, "_exporter", None))
+            replace_locks(provider)
+            for reader in readers(provider):
+                abandon_connections(exporter_of(reader))
         except Exception:  # another version of the SDK or of urllib3
             _LOG.debug("The exporters could not be made ready after a fork", exc_info=True)
 
     def restart(self) -> None:
         """Run the fork hooks of the SDK in the child of a fork that ran none, so that its readers have threads."""
-        provider: Any = self._real_provider()
-        if hasattr(provider, "_handle_fork"):
-            provider._handle_fork()
-        for reader in _storages(provider) or ():
-            if getattr(reader, "_daemon_thread", None) is not None and hasattr(reader, "_at_fork_reinit"):
-                reader._at_fork_reinit()
+        restart_readers(self._real_provider())
 
     # -- callbacks: no lock, no wait, no exception
 
@@ -237,11 +234,7 @@ class Instruments:
         callback = partial(self._observe, key)
         instrument = make[metric.kind](name, [callback], unit=metric.unit, description=metric.help)
         if metric.endpoint:
-            # The SDK refuses ":" and writes every name in lower case, but the exported name is the instrument's
-            # attribute at its first measurement. No public way keeps the name that a page has; if this one fails, the
-            # accepted name is exported.
-            with suppress(AttributeError):
-                instrument.name = metric.name  # type: ignore[attr-defined]
+            set_name(instrument, metric.name)
         self._ready.add(key)  # not before it has its name
 
     def _accepted_name(self, metric: Metric) -> str:
@@ -263,12 +256,12 @@ def limit_messages(provider: MeterProvider, most: int) -> None:
     This is for the end of a program. The last export logs each attempt, and that it stops, which may be after the
     shutdown. So the limit is not removed. Messages of other threads are not changed.
     """
-    for reader in _storages(provider) or ():
-        thread = getattr(reader, "_daemon_thread", None)
+    for reader in readers(provider):
+        thread = thread_of(reader)
         if thread is None:
             continue
         limit = _MessageLimit(thread, most)
-        classes = [*type(reader).__mro__, *type(getattr(reader, "_exporter", None)).__mro__]
+        classes = [*type(reader).__mro__, *type(exporter_of(reader)).__mro__]
         for name in {each.__module__ for each in classes}:  # their loggers have these names
             if name in logging.root.manager.loggerDict:
                 logging.getLogger(name).addFilter(limit)
@@ -293,13 +286,3 @@ class _MessageLimit(logging.Filter):
             record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
             record.exc_info = None
         return True
-
-
-def _storages(provider: MeterProvider | None) -> Mapping[Any, Any] | None:
-    """Return what the SDK keeps for each reader of a provider; None if it is not known."""
-    return getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", None)
-
-
-def is_proxy(provider: MeterProvider) -> bool:
-    """Whether a provider is the proxy that stands for the global one until that is set."""
-    return type(provider).__name__ == "_ProxyMeterProvider"

@@ -96,13 +96,9 @@ def configure(pid: int) -> None:
     Raises:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
     """
-    from opentelemetry.sdk._configuration import _OTelSDKConfigurator
-
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake
     from opentelemetry.instrumentation.hardware.resource_detector import of_process
-
-    class Configurator(_OTelSDKConfigurator):
-        """A configurator. The SDK's class is abstract."""
+    from opentelemetry.instrumentation.hardware.sdk import configurator
 
     if not os.environ.get("OTEL_CONFIG_FILE"):
         for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
@@ -110,7 +106,7 @@ def configure(pid: int) -> None:
     # A configuration file describes its own resource.
     options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid)}
     try:
-        Configurator().configure(**options)  # type: ignore[no-untyped-call]
+        configurator()().configure(**options)
     except Exception as error:
         metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
         shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_grpc, of_http
 from opentelemetry.instrumentation.hardware.instruments import limit_messages
+from opentelemetry.instrumentation.hardware.sdk import endpoint_of, exporter_of, readers, session_of, wrap_stub
 
 if TYPE_CHECKING:
     import requests
@@ -180,8 +181,7 @@ def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) ->
         url: The destination of OTLP, for messages; "" if it is not known.
         report: Prints a sentence.
     """
-    readers = getattr(getattr(provider, "_measurement_consumer", None), "_reader_storages", ())
-    exporters = [getattr(reader, "_exporter", None) for reader in readers]  # those that pull have none
+    exporters = [exporter_of(reader) for reader in readers(provider)]
     found = [Exports(each, _name(each, url), report) for each in exporters if each is not None]
 
     class Log(logging.Handler):
@@ -203,7 +203,7 @@ def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) ->
 
 def _name(exporter: MetricExporter, url: str) -> str:
     is_otlp = "otlp" in type(exporter).__module__
-    return (url if is_otlp else "") or getattr(exporter, "_endpoint", "") or type(exporter).__name__
+    return (url if is_otlp else "") or endpoint_of(exporter) or type(exporter).__name__
 
 
 def _count(data: MetricsData) -> int:
@@ -215,22 +215,19 @@ def _count(data: MetricsData) -> int:
     )
 
 
-# -- where the exporters send: private to the SDK. Without it, only their own result and messages are seen.
+# -- where the exporters send
 
 
-def _watch_grpc(exporter: Any, exports: Exports) -> None:
-    """See the responses of gRPC. The exporter makes another stub when it connects again."""
-    make: Any = getattr(exporter, "_stub", None)
-    channel = getattr(exporter, "_channel", None)
-    if make is None or channel is None:
-        return
-    import grpc
+def _watch_grpc(exporter: MetricExporter, exports: Exports) -> None:
+    """See the responses of gRPC."""
 
     class Stub:
-        def __init__(self, channel: grpc.Channel) -> None:
-            self._stub = make(channel)
+        def __init__(self, stub: Any) -> None:
+            self._stub = stub
 
         def Export(self, *request: Any, **call: Any) -> ExportMetricsServiceResponse:  # noqa: N802 - the exporter calls it
+            import grpc
+
             try:
                 response: ExportMetricsServiceResponse = self._stub.Export(*request, **call)
             except grpc.RpcError as error:
@@ -239,15 +236,13 @@ def _watch_grpc(exporter: Any, exports: Exports) -> None:
             exports.attempt_succeeded(response)
             return response
 
-    exporter._client = Stub(channel)
-    exporter._stub = Stub
+    wrap_stub(exporter, Stub)
 
 
-def _watch_http(exporter: Any, exports: Exports) -> None:
+def _watch_http(exporter: MetricExporter, exports: Exports) -> None:
     """See the responses of HTTP."""
-    transport = getattr(getattr(exporter, "_client", None), "_transport", exporter)  # since SDK 1.44
-    session: requests.Session | None = getattr(transport, "_session", None)
-    if session is None or not hasattr(session, "adapters"):
+    session: requests.Session | None = session_of(exporter)
+    if session is None:
         return
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
