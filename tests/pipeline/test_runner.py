@@ -562,8 +562,8 @@ def test_source_that_takes_much_cpu_time_rests() -> None:
     assert one(stage.collect(), POWER) == 1.0
 
 
-def test_source_rests_at_most_10_s_after_one_long_reading() -> None:
-    """A garbage collection of a large program may run in our thread."""
+def test_source_does_not_rest_after_one_long_reading() -> None:
+    """A garbage collection of a large program may run in our thread. Spans would miss the readings."""
     stage = Stage(interval=1.0)
 
     def work(now: float) -> list[Point]:
@@ -572,10 +572,7 @@ def test_source_rests_at_most_10_s_after_one_long_reading() -> None:
 
     stage.player.read = work
     stage.run(60.0)
-    readings = stage.player.readings
-    longest = max(later - earlier for earlier, later in pairwise(readings))
-    assert 9.0 <= longest <= 12.0
-    assert len(readings) > 45
+    assert max(later - earlier for earlier, later in pairwise(stage.player.readings)) < 1.1
 
 
 # -- hangs

@@ -62,7 +62,7 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
     assert len(children) == 2
     for found in (parent, *children):
         for name in ("first", "second"):
-            assert found[name][CPU_TIME] == pytest.approx(0.3, abs=0.15), (way, mode, name)
+            assert 0.29 < found[name][CPU_TIME] < 3.0, (way, mode, name)  # the start of our threads is in the first one
     if mode == "process":
         assert all(c.SPAN_TREE_MEMORY_PEAK.name in found["second"] for found in children), "a session was started"
 

@@ -44,17 +44,11 @@ _WARNING_PERIOD = 600.0
 
 
 _LONG = 0.05
-"""CPU seconds of each of two consecutive readings after which the source rests."""
-
-_LONGEST = 0.1
-"""CPU seconds of one reading after which the source rests: a page or an output that is much too long."""
+"""CPU seconds of each of two consecutive readings after which the source rests. A single one may contain a garbage
+collection of the program."""
 
 _REST = 60
 """Length of the rest, as a multiple of the CPU seconds: a source that floods takes 1.7 % of a core."""
-
-_FIRST_REST = 10.0
-"""Maximum seconds of the rest after a single long reading, which may contain a garbage collection of the program."""
-
 
 _SHORTEST = 0.01
 """Least seconds between two readings of the same."""
@@ -214,8 +208,6 @@ class SourceRunner:
             cpu_time = self._cpu_clock() - cpu_time
             if min(cpu_time, self._last_cpu_time) > _LONG:
                 self._rests_until = self._clock() + _REST * cpu_time
-            elif cpu_time > _LONGEST:
-                self._rests_until = self._clock() + min(_REST * cpu_time, _FIRST_REST)
             self._last_cpu_time = cpu_time
 
     def _open(self) -> bool:
