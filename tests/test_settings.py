@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.endpoints import Words, endpoints
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config, export_interval
+from opentelemetry.instrumentation.hardware.simulator.machine import Spec
 from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 SETTINGS = [setting.name for setting in fields(Config)]
@@ -42,6 +43,8 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
         (["host"], ["host"]),
         (("host", "process"), ["host", "process"]),
     ],
+    "simulate": [("8xH100", Spec(8, "h100", "training", 0)), (" t4:HOT@3 ", Spec(1, "t4", "hot", 3)), ("none", None)],
+    "simulate_speed": [("1", 1.0), (60, 60.0), ("0.1", 0.1), ("600", 600.0)],
     "sample_interval": [("2", 2.0), ("0", 0.0), ("0.5", 0.5), (" 3 ", 3.0), (5, 5.0), (0.25, 0.25), ("3600", 3600.0)],
     "mode": [("agent", "agent"), (" Process ", "process")],
     "exit_timeout": [("5", 5.0), (0, 0.0)],
@@ -98,6 +101,8 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
 WRONG: dict[str, list[object]] = {
     **{name: ["acme", "./acme", "on", True, 0.5, 1, ["off"]] for name in PATHS},
     "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
+    "simulate": ["8", "8 H100", "8xH1000", "h100:sleep", "h100@x", 5, True, [], {}],
+    "simulate_speed": ["fast", "0", "601", "nan", True, []],
     "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
     "mode": ["thread", 1, True],
     "exit_timeout": ["1s", -1, 61, True],
@@ -149,6 +154,8 @@ PARTLY_WRONG: dict[str, list[tuple[object, Words, str]]] = {
 FORMS = {
     **PATHS,
     "sources": "a comma-separated list of source names",
+    "simulate": "a number of GPUs and a card, such as 8xH100",
+    "simulate_speed": "a number from 0.1 to 600",
     "sample_interval": "a number of seconds from 0 to 3600",
     "mode": "process or agent",
     "exit_timeout": "a number of seconds from 0 to 60",

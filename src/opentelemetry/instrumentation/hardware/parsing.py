@@ -218,3 +218,14 @@ def span_rule(word: str) -> str | None:
     """Return a word of ``SPANS_FILTER``; None if it is not ``name:PATTERN``, ``kind:PATTERN`` or ``scope:PATTERN``."""
     field, separator, pattern = word.removeprefix("-").partition(":")
     return word if separator and pattern and field in SPAN_FIELDS else None
+
+
+def simulation() -> Parser:
+    """Return a parser of what to simulate; see :class:`.simulator.machine.Spec`."""
+
+    def parse(value: object) -> object:
+        from opentelemetry.instrumentation.hardware.simulator.machine import Spec  # rarely needed
+
+        return value if isinstance(value, Spec) else Spec.parse(_text(value))
+
+    return Parser("a number of GPUs and a card, such as 8xH100, 4xA100:inference or T4:hot@7", parse)

@@ -21,6 +21,7 @@ import uuid
 from opentelemetry.sdk import resources
 from opentelemetry.sdk.resources import Resource, ResourceDetector
 
+from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system import identity
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.job import Job, read_job
@@ -41,7 +42,9 @@ class HardwareJobDetector(ResourceDetector):
         The SDK merges those last only at its start, and not after a fork.
         """
         files = _files()
-        found: dict[str, str | int] = {**identity.host(files), **identity.container(files), **of_process(os.getpid())}
+        is_simulated = bool(os.environ.get(f"{PREFIX}SIMULATE"))
+        found: dict[str, str | int] = {**identity.host(files), **identity.container(files)}
+        found |= of_process(os.getpid(), is_simulated)
         found |= _of_job(read_job(os.environ))
         if not hasattr(resources, "ServiceInstanceIdResourceDetector"):  # newer SDKs make one by themselves
             found["service.instance.id"] = str(uuid.uuid4())
@@ -49,9 +52,10 @@ class HardwareJobDetector(ResourceDetector):
         return Resource({name: value for name, value in found.items() if name not in given})
 
 
-def of_process(pid: int) -> dict[str, str | int]:
-    """Return ``process.pid`` and ``process.creation.time`` of a process."""
-    return identity.process(pid, _files())
+def of_process(pid: int, is_simulated: bool = False) -> dict[str, str | int]:
+    """Return ``process.pid`` and ``process.creation.time`` of a process, and whether its GPUs are simulated."""
+    simulated = {"otel_hardware.simulated": True} if is_simulated else {}
+    return {**identity.process(pid, _files()), **simulated}
 
 
 def _files() -> LocalFiles | None:

@@ -29,6 +29,7 @@ from opentelemetry.instrumentation.hardware.parsing import (
     one_of,
     regular_expressions,
     setting,
+    simulation,
     span_rule,
     words,
 )
@@ -171,6 +172,18 @@ class Config:
         "equal",
         "Whether spans get their own part of the energy, which can be added up. equal: spans that run at the same time "
         "have equal parts. tokens: in proportion to their gen_ai.usage tokens per second.",
+    )
+    simulate: Any = setting(
+        simulation(),
+        "none",
+        "NVIDIA GPUs to simulate in place of those of this machine, as in 8xH100:inference@7: a number of GPUs, a card "
+        "(T4, A100, H100, H200, B200, RTX4090), a scenario, and the seed of the noise. The scenarios are training, "
+        "inference, idle, held, hot, brake, stuck, small-kernels, transfer, xid, lost, straggler and memory-leak.",
+    )
+    simulate_speed: float | None = setting(
+        number("a number from 0.1 to 600, such as 60", 0.1, 600),
+        "1",
+        "Simulated seconds per second.",
     )
     counter_origin: str | None = setting(
         choice("boot", "start"),

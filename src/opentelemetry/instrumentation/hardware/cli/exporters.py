@@ -87,11 +87,12 @@ def problems(words: Sequence[str], where: otlp.Destination | None) -> dict[str, 
     return {name: found for name in names if (found := problem(name)) is not None}
 
 
-def configure(pid: int) -> None:
+def configure(pid: int, is_simulated: bool = False) -> None:
     """Configure the SDK from the environment, as ``opentelemetry-instrument`` does with a distro.
 
     Args:
         pid: The process that the resource describes.
+        is_simulated: Whether its GPUs are simulated.
 
     Raises:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
@@ -104,7 +105,7 @@ def configure(pid: int) -> None:
         for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
             raise Mistake(f"{problem.text}; {problem.fix}")
     # A configuration file describes its own resource.
-    options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid)}
+    options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid, is_simulated)}
     try:
         configurator()().configure(**options)
     except Exception as error:

@@ -143,7 +143,7 @@ def _exported(session: Session, pid: int, target: Target, limit: float) -> Itera
     from opentelemetry.instrumentation.hardware.cli.exports import watched
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
 
-    exporters.configure(pid)
+    exporters.configure(pid, is_simulated=session.config.simulate is not None)
     provider = get_meter_provider()
     instrumentor = HardwareInstrumentor()
     if instrumentor.is_instrumented_by_opentelemetry:  # OTEL_CONFIG_FILE did it; this session takes its place

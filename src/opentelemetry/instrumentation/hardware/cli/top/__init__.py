@@ -105,6 +105,11 @@ def show(
     """
     from opentelemetry.instrumentation.hardware.cli import screen
 
+    simulated = "simulated GPUs" if session.config.simulate else ""
+
+    def title() -> str:
+        return "; ".join(filter(None, (simulated, note())))
+
     missing = _missing() if is_terminal() else ""
     if is_terminal() and not missing:
         from opentelemetry.instrumentation.hardware.cli.top.app import Top
@@ -113,7 +118,7 @@ def show(
         feed = Feed(session)
         try:
             with held() as messages:
-                Top(feed, interval or screen.INTERVAL, note, signals, duration, messages).run()
+                Top(feed, interval or screen.INTERVAL, title, signals, duration, messages).run()
         finally:
             feed.close()
         return

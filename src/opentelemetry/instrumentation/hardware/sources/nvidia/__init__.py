@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
 from opentelemetry.instrumentation.hardware.system.local import machine
 
 if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.settings import Config
     from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
+    from opentelemetry.instrumentation.hardware.system.files import Files
 
 _GPUS = "/proc/driver/nvidia/gpus"
 
@@ -47,8 +49,23 @@ class Nvidia(AcceleratorSource):
         "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
     )
 
+    @classmethod
+    def prepare(cls, config: Config) -> bool:
+        """Import the modules that read the devices, if there may be some."""
+        if config.simulate:
+            import opentelemetry.instrumentation.hardware.sources.nvidia.simulated  # noqa: F401
+        return super().prepare(config)
+
+    @classmethod
+    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
+        """Whether one of the signs is present, or GPUs are simulated."""
+        return config.simulate is not None or super().has_sign(config, environ, files)
+
     def drivers(self) -> Iterator[DriverChoice]:
         """Yield NVML, nvidia-smi, and the kernel's files of a Jetson."""
+        if self.context.config.simulate:
+            yield DriverChoice("the simulator", "", self._library)
+            return
         yield DriverChoice("NVML", "nvml", self._library)
         yield DriverChoice("nvidia-smi", "nvidia_smi", self._tool)
         jetson = self._host().jetson

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import (
@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.accelerators.source import Accelerat
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
@@ -67,9 +68,8 @@ class Library(AcceleratorDriver):
 
     def __init__(self, source: AcceleratorSource, host: Host) -> None:
         self._source = source
-        config = source.context.config
         try:
-            self.nvml = source.context.drivers.custom("nvml", lambda: n.Nvml(setting_path(config.nvml)))
+            self.nvml: n.Nvml = source.context.drivers.custom("nvml", lambda: _library(source.context))
         except DriverError as error:
             if error.code in _PERMANENT:
                 raise Unavailable(error.text, _PERMANENT[error.code]) from None
@@ -94,7 +94,10 @@ class Library(AcceleratorDriver):
         self.gpus = [self._opened(index) for index in range(self.nvml.count())]
 
     def _opened(self, index: int) -> Gpu:
-        gpu = Gpu(self.nvml, str(index), self._host, self._source.context.config)
+        config = self._source.context.config
+        gpu = Gpu(self.nvml, str(index), self._host, config)
+        if config.simulate:
+            gpu.name = f"{gpu.name} simulated"
         try:
             gpu.open()
         except DeviceFailed as failed:
@@ -216,3 +219,16 @@ class Library(AcceleratorDriver):
     def close(self) -> None:
         """Release the library. While it is open, the GPUs cannot be reset."""
         self.nvml.release()
+
+
+def _library(context: SourceContext) -> n.Nvml:
+    """Return NVML, or what takes its place on a simulated machine."""
+    config = context.config
+    if config.simulate is None:
+        return n.Nvml(setting_path(config.nvml))
+    from opentelemetry.instrumentation.hardware.simulator.machine import machine
+    from opentelemetry.instrumentation.hardware.sources.nvidia.simulated import SimulatedNvml
+
+    _LOG.warning("%s: the NVIDIA GPUs are simulated: %s", config.name_of("simulate"), config.simulate)
+    simulated = machine(config.simulate, config.simulate_speed or 1.0)
+    return cast("n.Nvml", SimulatedNvml(simulated, context.pid))

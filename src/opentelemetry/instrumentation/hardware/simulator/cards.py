@@ -1,0 +1,81 @@
+"""The cards that can be simulated, with the values of their data sheets."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+GIB: Final = 1 << 30
+
+
+class Card(NamedTuple):
+    """A card.
+
+    Attributes:
+        model: The name that its driver reports.
+        device: PCI device ID.
+        capability: Compute capability.
+        memory: Bytes.
+        idle: Watts without load.
+        limit: The power limit in watts.
+        heat: Kelvins above the air per watt, in a chassis that cools it well.
+        slowdown: Degrees Celsius at which it lowers its clocks.
+        clocks: Highest clocks of graphics, SM, memory and video in MHz.
+        links: Number of NVLinks.
+        link_rate: Bytes per second of all NVLinks, in one direction.
+        pcie: Generation and width of the PCIe link.
+        is_reliable: Whether it has ECC memory and a serial number.
+        has_profiling: Whether it has the counters of GPM, which Hopper introduced.
+        has_memory_sensor: Whether it reports the temperature of the memory.
+        fans: Number of fans that the driver controls.
+    """
+
+    model: str
+    device: int
+    capability: tuple[int, int]
+    memory: int
+    idle: float
+    limit: float
+    heat: float
+    slowdown: int
+    clocks: tuple[int, int, int, int]
+    links: int = 0
+    link_rate: float = 0.0
+    pcie: tuple[int, int] = (4, 16)
+    is_reliable: bool = True
+    has_profiling: bool = False
+    has_memory_sensor: bool = True
+    fans: int = 0
+
+    @property
+    def pcie_rate(self) -> float:
+        """Bytes per second of the PCIe link, in one direction."""
+        generation, width = self.pcie
+        return 0.985e9 * 2.0 ** (generation - 3) * width
+
+
+CARDS: Final = {
+    "t4": Card(
+        "Tesla T4", 0x1EB8, (7, 5), 15 * GIB, 10.0, 70.0, 0.62, 93, (1590, 1590, 5001, 1470), pcie=(3, 16),
+        has_memory_sensor=False,
+    ),
+    "a100": Card(
+        "NVIDIA A100-SXM4-80GB", 0x20B2, (8, 0), 80 * GIB, 55.0, 400.0, 0.085, 92, (1410, 1410, 1593, 1290), 12, 300e9,
+    ),
+    "h100": Card(
+        "NVIDIA H100 80GB HBM3", 0x2330, (9, 0), 80 * GIB, 70.0, 700.0, 0.055, 87, (1980, 1980, 2619, 1545), 18, 450e9,
+        (5, 16), has_profiling=True,
+    ),
+    "h200": Card(
+        "NVIDIA H200", 0x2335, (9, 0), 141 * GIB, 75.0, 700.0, 0.055, 87, (1980, 1980, 3201, 1545), 18, 450e9, (5, 16),
+        has_profiling=True,
+    ),
+    "b200": Card(
+        "NVIDIA B200", 0x2901, (10, 0), 180 * GIB, 140.0, 1000.0, 0.042, 87, (1965, 1965, 3996, 1965), 18, 900e9,
+        (5, 16), has_profiling=True,
+    ),
+    "rtx4090": Card(
+        "NVIDIA GeForce RTX 4090", 0x2684, (8, 9), 24 * GIB, 25.0, 450.0, 0.095, 90, (3105, 3105, 10501, 2415),
+        is_reliable=False, has_memory_sensor=False, fans=2,
+    ),
+}  # fmt: skip
+"""By the name in a specification."""

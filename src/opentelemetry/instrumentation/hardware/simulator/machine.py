@@ -1,0 +1,190 @@
+"""Machine: simulated GPUs. Each has one physical state, from which every answer of its driver follows."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from random import Random
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.simulator.cards import CARDS, Card
+from opentelemetry.instrumentation.hardware.simulator.scenarios import SCENARIOS, Load, Scenario
+
+STEP: Final = 0.1
+"""Seconds of a step. The energy counter is updated once in each."""
+
+_LONGEST: Final = 3600.0
+"""Seconds that are caught up at once, after a pause of the program."""
+
+_COOLING: Final = 40.0
+"""Seconds in which the temperature approaches its end to a third."""
+
+_SAMPLES: Final = 100
+"""Steps of which the driver keeps the utilization."""
+
+_DYNAMIC: Final = 2.2
+"""The exponent of the clock in the power of a load: voltage falls with the clock."""
+
+_SLOWEST: Final = 0.2
+"""Lowest clock under load, as a share of the highest."""
+
+
+class Spec(NamedTuple):
+    """What to simulate, as in ``8xH100:training@7``.
+
+    Attributes:
+        gpus: Their number.
+        card: A key of :data:`.cards.CARDS`.
+        scenario: A key of :data:`.scenarios.SCENARIOS`.
+        seed: The seed of the noise.
+    """
+
+    gpus: int
+    card: str
+    scenario: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.gpus} x {CARDS[self.card].model}, scenario {self.scenario}"
+
+    @classmethod
+    def parse(cls, text: str) -> Spec:
+        """Parse a specification.
+
+        Raises:
+            ValueError: It is none.
+        """
+        found = re.fullmatch(r"(?:(\d{1,2})x)?(\w+)(?::([\w-]+))?(?:@(\d{1,9}))?", text.strip().lower())
+        if found is None:
+            raise ValueError
+        gpus, card, scenario = int(found[1] or 1), found[2], found[3] or next(iter(SCENARIOS))
+        if not 1 <= gpus <= 16 or card not in CARDS or scenario not in SCENARIOS:
+            raise ValueError
+        return cls(gpus, card, scenario, int(found[4] or 0))
+
+
+class Gpu:
+    """A simulated GPU.
+
+    Attributes:
+        load: What the program does now.
+        clock: Its clock as a share of the highest.
+        power: Watts.
+        temperature: Degrees Celsius.
+        energy: Joules since the start.
+        throttled: Seconds since the start in which a limit lowered the clocks: ``power``, ``thermal`` or ``brake``.
+        reason: The limit that lowers them now; "" for none.
+        sent, received: Bytes over PCIe since the start.
+        linked: Bytes over NVLink since the start, in each direction.
+        work: Seconds since the start, times the share of SMs, tensor cores, memory bandwidth and time in use.
+        samples: Times and shares of utilization of the last steps.
+        xids: Critical events since the start.
+    """
+
+    def __init__(self, card: Card, index: int, count: int, scenario: Scenario, seed: int) -> None:
+        self.card = card
+        self.index = index
+        self.load = Load()
+        self.clock = 0.2
+        load = scenario(0.0, index, count)
+        self.power = card.idle
+        self.temperature = min(load.air + card.heat * (card.idle + self._wanted(load)), card.slowdown)
+        self.energy = self.sent = self.received = self.linked = 0.0
+        self.throttled = {"power": 0.0, "thermal": 0.0, "brake": 0.0}
+        self.reason = ""
+        self.work = {"sm": 0.0, "tensor": 0.0, "dram": 0.0, "busy": 0.0}
+        self.samples: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
+        self.xids: list[int] = []
+        self._count = count
+        self._scenario = scenario
+        self._noise = Random(f"{seed}/{index}")
+        self._drift = 0.0
+
+    def _wanted(self, load: Load) -> float:
+        """Return the watts that a load takes at the highest clock, above those of an idle card."""
+        share = 0.15 * load.busy + 0.1 * load.sm + 0.72 * load.tensor + 0.3 * load.dram
+        return (self.card.limit - self.card.idle) * share
+
+    def step(self, at: float) -> None:
+        """Go on by a step that begins at a time."""
+        load = self._scenario(at, self.index, self._count)
+        self._drift = 0.9 * self._drift + 0.1 * self._noise.gauss(0.0, 1.0)
+        factor = max(0.0, 1.0 + 0.06 * self._drift)
+        busy, sm, tensor, dram = (min(1.0, factor * share) for share in (load.busy, load.sm, load.tensor, load.dram))
+        self.load = load = load._replace(busy=busy, sm=sm, tensor=tensor, dram=dram)
+        if load.xid:
+            self.xids.append(load.xid)
+        if load.is_lost:
+            return
+        card = self.card
+        wanted = self._wanted(load)
+        limits = {
+            "power": card.limit - card.idle,
+            "brake": load.brake * card.limit - card.idle,
+            "thermal": (card.slowdown - load.air) / card.heat - card.idle
+            if self.temperature >= card.slowdown
+            else wanted,
+        }
+        reason = min(limits, key=limits.__getitem__)
+        allowed = max(limits[reason], wanted * _SLOWEST**_DYNAMIC)
+        self.reason = reason if allowed < wanted else ""
+        allowed = min(allowed, wanted)
+        self.clock = (allowed / wanted) ** (1 / _DYNAMIC) if busy and wanted else _SLOWEST
+        self.power = card.idle + allowed
+        self.temperature += (load.air + card.heat * self.power - self.temperature) * STEP / _COOLING
+        self.energy += self.power * STEP
+        if self.reason:
+            self.throttled[self.reason] += STEP
+        self.sent += 0.3 * load.pcie * card.pcie_rate * STEP
+        self.received += load.pcie * card.pcie_rate * STEP
+        self.linked += load.links * card.link_rate * STEP
+        for name, share in (("sm", sm), ("tensor", tensor * self.clock), ("dram", dram * self.clock), ("busy", busy)):
+            self.work[name] += share * STEP
+        self.samples.append((at + STEP, busy))
+
+
+class Machine:
+    """A machine with simulated GPUs. They are brought up to the current time when they are asked.
+
+    Args:
+        spec: What to simulate.
+        clock: Seconds since the epoch.
+        speed: Simulated seconds per second.
+    """
+
+    def __init__(self, spec: Spec, clock: Callable[[], float] = time.time, speed: float = 1.0) -> None:
+        card, scenario = CARDS[spec.card], SCENARIOS[spec.scenario]
+        self.spec = spec
+        self.gpus = [Gpu(card, index, spec.gpus, scenario, spec.seed) for index in range(spec.gpus)]
+        self.start = clock()
+        self._clock = clock
+        self._speed = speed
+        self._steps = 0
+
+    @property
+    def elapsed(self) -> float:
+        """Simulated seconds since the start, up to the last step."""
+        return self._steps * STEP
+
+    @property
+    def updated(self) -> float:
+        """When the last step ended, in seconds since the epoch."""
+        return self.start + self.elapsed / self._speed
+
+    def advance(self) -> None:
+        """Bring the GPUs up to the current time."""
+        due = int((self._clock() - self.start) * self._speed / STEP)
+        self._steps = max(self._steps, due - int(_LONGEST / STEP))
+        while self._steps < due:
+            for gpu in self.gpus:
+                gpu.step(self._steps * STEP)
+            self._steps += 1
+
+
+@cache
+def machine(spec: Spec, speed: float) -> Machine:
+    """Return the simulated machine of this process: it goes on when a source is opened again."""
+    return Machine(spec, speed=speed)

@@ -1,0 +1,109 @@
+"""The physics of simulated GPUs, on a clock that is set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from tests.stage import Clock
+
+from opentelemetry.instrumentation.hardware.simulator.cards import CARDS
+from opentelemetry.instrumentation.hardware.simulator.machine import STEP, Gpu, Machine, Spec
+from opentelemetry.instrumentation.hardware.simulator.scenarios import SCENARIOS
+
+EVERY = [f"2x{card}:{scenario}@7" for card in CARDS for scenario in SCENARIOS]
+
+
+def steps(text: str, seconds: float) -> Iterator[Gpu]:
+    """Each GPU after each step."""
+    machine = Machine(Spec.parse(text), Clock())
+    for number in range(round(seconds / STEP)):
+        for gpu in machine.gpus:
+            gpu.step(number * STEP)
+            yield gpu
+
+
+def state(gpu: Gpu) -> tuple[float, ...]:
+    return gpu.power, gpu.temperature, gpu.clock, gpu.energy, gpu.sent, gpu.linked, *gpu.work.values()
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_energy_is_the_integral_of_a_power_within_the_limit(text: str) -> None:
+    energy = [0.0, 0.0]
+    for gpu in steps(text, 90.0):
+        if not gpu.load.is_lost:
+            energy[gpu.index] += gpu.power * STEP
+        assert gpu.energy == pytest.approx(energy[gpu.index])
+        assert gpu.card.idle <= gpu.power <= gpu.card.limit + 1e-6
+        assert 0.0 < gpu.clock <= 1.0
+        assert gpu.temperature < gpu.card.slowdown + 2.0
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_counters_never_fall(text: str) -> None:
+    rows: list[list[tuple[float, ...]]] = [[], []]
+    for gpu in steps(text, 90.0):
+        counters = gpu.energy, gpu.sent, gpu.received, gpu.linked, *gpu.work.values(), *gpu.throttled.values()
+        rows[gpu.index].append((*counters, len(gpu.xids)))
+    for each in rows:
+        assert all(now >= then for before, after in pairwise(each) for then, now in zip(before, after))
+
+
+@pytest.mark.parametrize("text", EVERY)
+def test_clocks_are_lowered_when_and_only_when_a_limit_acts(text: str) -> None:
+    throttled = [0.0, 0.0]
+    for gpu in steps(text, 90.0):
+        if gpu.load.is_lost:
+            continue
+        throttled[gpu.index] += STEP * bool(gpu.reason)
+        assert (gpu.clock < 1.0 and gpu.load.busy > 0.0) == bool(gpu.reason)
+        assert sum(gpu.throttled.values()) == pytest.approx(throttled[gpu.index])
+
+
+@pytest.mark.parametrize(
+    ("scenario", "reasons"),
+    [("hot", {"thermal"}), ("brake", {"brake"}), ("training", set()), ("straggler", {"thermal"})],
+)
+@pytest.mark.parametrize("card", ["a100", "h100", "h200", "b200"])
+def test_scenario_has_its_limit(card: str, scenario: str, reasons: set[str]) -> None:
+    *_, first, second = steps(f"2x{card}:{scenario}", 60.0)
+    found = {name for gpu in (first, second) for name, seconds in gpu.throttled.items() if seconds > 5.0}
+    assert found == reasons
+
+
+def test_same_seed_has_the_same_numbers() -> None:
+    first, same, other = ([state(gpu) for gpu in steps(f"2xh100@{seed}", 20.0)] for seed in (7, 7, 8))
+    assert first == same
+    assert first != other
+
+
+def test_pauses_are_caught_up_up_to_an_hour() -> None:
+    clock = Clock()
+    machine = Machine(Spec.parse("h100:idle"), clock)
+    clock.now += 100.0
+    machine.advance()
+    assert machine.gpus[0].energy == pytest.approx(100.0 * CARDS["h100"].idle, rel=0.01)
+    clock.now += 10 * 3600.0
+    machine.advance()
+    assert machine.gpus[0].energy == pytest.approx(3700.0 * CARDS["h100"].idle, rel=0.01)
+
+
+def test_time_can_be_sped_up() -> None:
+    clock = Clock()
+    machine = Machine(Spec.parse("t4:idle"), clock, speed=60.0)
+    clock.now += 10.0
+    machine.advance()
+    assert machine.gpus[0].energy == pytest.approx(600.0 * CARDS["t4"].idle, rel=0.01)
+    assert machine.updated == pytest.approx(clock.now)
+
+
+@pytest.mark.parametrize("text", ["", "8", "0xh100", "17xh100", "8xh1000", "h100:sleeping", "h100@x", "h100:", "x"])
+def test_what_cannot_be_simulated_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^$"):
+        Spec.parse(text)
+
+
+def test_specification_has_defaults() -> None:
+    assert Spec.parse("H100") == Spec(1, "h100", "training", 0)
+    assert Spec.parse(" 8xA100:inference@3 ") == Spec(8, "a100", "inference", 3)

@@ -1,0 +1,139 @@
+"""Simulated GPUs through the package: as the NVIDIA source reads them, in commands, and in programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.children import AUTO_INSTRUMENTATION, run
+from tests.sink import Sink
+from tests.sources.nvidia_gpus import simulated_gpus
+from tests.stage import Clock
+from tests.tools.nvml import b200, geforce, h100, t4
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
+from opentelemetry.instrumentation.hardware.model import Series
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.simulator.cards import CARDS
+from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, driver
+from opentelemetry.instrumentation.hardware.sources.nvidia.simulated import SimulatedNvml
+
+CONSOLE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware"]
+
+PROGRAM = """
+import json, time
+from opentelemetry import trace
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+spans = InMemorySpanExporter()
+trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(spans))
+with trace.get_tracer("program").start_as_current_span("work"):
+    time.sleep(1.5)
+print(json.dumps(dict(spans.get_finished_spans()[0].attributes)))
+"""
+
+
+def test_points_are_those_of_the_library(tmp_path: Path) -> None:
+    """The simulated library in C answers the same calls with made-up numbers. Both give the same series."""
+    for card, gpu in (("t4", t4(0)), ("h100", h100(0)), ("b200", b200(0)), ("rtx4090", geforce(0))):
+        (tmp_path / card).mkdir()
+        with simulated_gpus(tmp_path / card, gpu) as machine:
+            machine.tick(0)
+            theirs = {series.metric for series, _ in machine.runner.points(machine.stage.clock.now)}
+        ours = {series.metric for series in points(card)}
+        per_process = {metric for metric in theirs if metric.name.startswith("process.")}
+        assert ours - theirs <= {c.PROCESS_GPU_MEMORY_USAGE, c.PROCESS_GPU_UTILIZATION, c.HW_GPU_SM_OCCUPANCY}, card
+        missing = {metric.name for metric in theirs - ours - per_process}
+        assert missing <= {"hw.gpu.throttle.time", "hw.temperature.limit", "hw.network.up", "hw.gpu.io"}, card
+
+
+def points(card: str, scenario: str = "training") -> dict[Series, Any]:
+    """What the source reads twice of a simulated GPU."""
+    config = Config.read({"simulate": f"{card}:{scenario}"}, {})
+    clock = Clock()
+    machine = Machine(config.simulate, clock)
+    source = Nvidia(SourceContext(config, Drivers(), 4242))
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(driver, "_library", lambda context: SimulatedNvml(machine, 4242))
+        source.open()
+        found = {}
+        for _ in range(3):
+            found = dict(source.read_all())
+            clock.now += 2.0
+        source.close()
+    return found
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_values_agree_with_each_other(card: str) -> None:
+    found = points(card)
+    power, limit = (value(found, metric) for metric in (c.HW_POWER, c.HW_POWER_LIMIT))
+    assert 0.3 * limit < power <= limit
+    assert value(found, c.HW_ENERGY) == pytest.approx(4.0 * power, rel=0.6), "it ran for four seconds"
+    assert value(found, c.HW_GPU_MEMORY_USAGE) < value(found, c.HW_GPU_MEMORY_LIMIT)
+    (info,) = [series.attributes for series in found if series.metric is c.HW_GPU_INFO]
+    assert info[c.HW_NAME] == "GPU 0 simulated"
+    assert info[c.HW_MODEL] == CARDS[card].model
+    assert info.get(c.HW_SERIAL_NUMBER, "SIMULATED") == "SIMULATED"
+
+
+def value(found: dict[Series, Any], metric: Any) -> float:
+    return next(float(number) for series, number in found.items() if series.metric is metric)
+
+
+def test_lost_gpu_has_an_xid_and_the_others_go_on() -> None:
+    clock = Clock()
+    nvml = SimulatedNvml(Machine(Spec.parse("2xh100:lost"), clock), 1)
+    nvml.listen(["0", "1"])
+    clock.now += 40.0
+    assert nvml.get("0", "PowerUsage") > 0
+    with pytest.raises(DriverError, match="lost"):
+        nvml.get("1", "PowerUsage")
+    assert nvml.events() == [("1", 79)]
+    assert nvml.events() == []
+
+
+def test_commands_say_that_the_gpus_are_simulated() -> None:
+    answer = run([*CONSOLE, "snapshot", "--simulate", "4xH100", "--sources", "nvidia"])
+    assert answer.returncode == 0
+    first = answer.stderr.splitlines()[0]
+    assert first.endswith("the NVIDIA GPUs are simulated: 4 x NVIDIA H100 80GB HBM3, scenario training")
+    assert re.search(r"^GPU 3 simulated +\d", answer.stdout, re.MULTILINE)
+
+
+def test_wrong_specification_is_one_clear_error() -> None:
+    answer = run([*CONSOLE, "snapshot", "--simulate", "8xH1000"])
+    assert answer.returncode == 2
+    assert "'8xH1000' is not a number of GPUs and a card, such as 8xH100" in answer.stderr
+
+
+def test_program_has_spans_with_the_energy_of_simulated_gpus() -> None:
+    with Sink() as sink:
+        variables = {
+            **AUTO_INSTRUMENTATION,
+            **sink.environment(),
+            "OTEL_PYTHON_HARDWARE_SIMULATE": "2xA100:inference",
+            "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "hardware_job",
+        }
+        outcome = run([sys.executable, "-c", PROGRAM], variables)
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads(outcome.stdout)
+    assert 2 * 1.5 * CARDS["a100"].idle < found[c.SPAN_ENERGY.name] < 2 * 2.0 * CARDS["a100"].limit
+    assert found[c.SPAN_GPU_MEMORY_PEAK.name] > 0
+    assert {each["otel_hardware.simulated"] for each in sink.resources} == {True}
+    assert "hw.power" in sink.names
+
+
+def test_wrong_variable_is_one_warning() -> None:
+    variables = {**AUTO_INSTRUMENTATION, "OTEL_PYTHON_HARDWARE_SIMULATE": "8 H100", "OTEL_METRICS_EXPORTER": "none"}
+    outcome = run([sys.executable, "-c", "print('goes on')"], {**variables, "OTEL_TRACES_EXPORTER": "none"})
+    assert outcome.stdout == "goes on\n"
+    (line,) = outcome.stderr.splitlines()
+    assert "OTEL_PYTHON_HARDWARE_SIMULATE: '8 H100' is not a number of GPUs and a card" in line
