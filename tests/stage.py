@@ -62,10 +62,12 @@ class Player:
         self.sample_before_collection = True
         self.open: Callable[[], None] = lambda: None
         self.read = read
+        self.counters: Callable[[float], Iterable[Point]] = lambda now: ()
         self.slow = slow
         self.opened: list[float] = []
         self.closed: list[float] = []
         self.readings: list[float] = []
+        self.counter_readings: list[float] = []
         self.slow_readings: list[float] = []
 
     def make(self) -> Source:
@@ -84,15 +86,20 @@ class _Played(Source):
         self.player.opened.append(self.player.clock())
         self.player.open()
 
-    def readings(self) -> tuple[Reading, Reading]:
+    def readings(self) -> tuple[Reading, Reading, Reading]:
         player = self.player
         before_collection = player.sample_before_collection or not player.interval
         sampled = Reading(self.read, player.interval or inf, before_collection, player.min_interval)  # type: ignore[arg-type]
-        return sampled, Reading(self.read_slow, player.slow_interval)  # type: ignore[arg-type]
+        counters = Reading(self.read_counters, 10.0, player.sample_before_collection)
+        return sampled, counters, Reading(self.read_slow, player.slow_interval)  # type: ignore[arg-type]
 
     def read(self) -> Iterable[Point]:
         self.player.readings.append(self.player.clock())
         return self.player.read(self.player.clock())
+
+    def read_counters(self) -> Iterable[Point]:
+        self.player.counter_readings.append(self.player.clock())
+        return self.player.counters(self.player.clock())
 
     def read_slow(self) -> Iterable[Point]:
         self.player.slow_readings.append(self.player.clock())

@@ -61,7 +61,7 @@ class Machine:
             source.open()
             readings = [[*source.read_all()]]
             self.tree.up += 10
-            readings.append([*source.read()])
+            readings.append([point for each in source.readings()[:2] for point in each.read()])
         except (Unavailable, OSError, DriverError, ValueError, IndexError, OverflowError):
             return
         finally:

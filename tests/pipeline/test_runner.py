@@ -201,6 +201,48 @@ def test_read_slow_has_period_of_its_source() -> None:
     assert len(stage.player.slow_readings) == 4
 
 
+@pytest.mark.parametrize(("step", "most"), [(5.0, 3), (60.0, 8)])
+def test_counters_are_read_before_each_collection_and_once_per_slow_interval(step: float, most: int) -> None:
+    stage = Stage(interval=0.5, expected=step)
+    ages: list[float] = []
+    stage.player.counters = lambda now: [USERS(int(1000 * now))]
+    stage.run(600.0, {step: lambda snapshot: ages.append(stage.clock.now - float(one(snapshot, USERS)) / 1000)})
+    assert max(ages) < 0.5, "an old reading was exported"
+    assert len(stage.player.counter_readings) <= len(ages) * most + 2, "counters were sampled in between"
+
+
+@pytest.mark.parametrize("early", [0.1, 0.3, 0.8])
+def test_counters_of_a_collection_that_comes_early_are_not_those_of_the_one_before(early: float) -> None:
+    stage = Stage(interval=2.0, expected=5.0)
+    stage.player.counters = lambda now: [USERS(int(1000 * now))]
+    ages = []
+    for number in range(1, 20):
+        stage.run(5.0 * number - early * (number % 2))
+        ages.append(stage.clock.now - float(one(stage.collect(), USERS)) / 1000)
+    assert max(ages) <= 2.1
+
+
+def test_counters_are_read_before_each_collection_when_readings_take_different_times() -> None:
+    stage = Stage(interval=2.0, expected=7.3)
+    dice = random.Random(1)
+
+    def read(now: float) -> list[Point]:
+        stage.clock.now += dice.choice([0.001, 0.5])
+        return [USERS(int(1000 * now))]
+
+    stage.player.read, stage.player.counters = (lambda now: [POWER(1.0)] if read(now) else []), read
+    ages: list[float] = []
+    stage.run(600.0, {7.3: lambda snapshot: ages.append(stage.clock.now - float(one(snapshot, USERS)) / 1000)})
+    assert max(ages) <= 4.0
+
+
+def test_counters_of_an_unexpected_collection_are_at_most_a_slow_interval_old() -> None:
+    stage = Stage(interval=0.5, expected=60.0)
+    stage.player.counters = lambda now: [USERS(int(now))]
+    stage.run(31.0, {})
+    assert float(one(stage.collect(), USERS)) - stage.start >= 31.0 - 10.5
+
+
 # -- stale readings and pauses
 
 
@@ -314,6 +356,7 @@ def test_slow_and_irregular_readers_get_complete_exports_from_the_first_on(
     interval: float, gaps: tuple[float, ...]
 ) -> None:
     stage = Stage(interval=interval, expected=60.0)
+    stage.player.counters = lambda now: [ENERGY(now)]
     stage.player.slow = lambda now: [USERS(3)]
     now = 0.0
     for number, gap in enumerate(gaps):
@@ -321,7 +364,7 @@ def test_slow_and_irregular_readers_get_complete_exports_from_the_first_on(
         stage.run(now)
         up = stage.up()
         snapshot = stage.collect()
-        assert ({POWER, USERS} - snapshot.values.keys(), up) == (set(), {"player": 1}), f"export {number}"
+        assert ({POWER, ENERGY, USERS} - snapshot.values.keys(), up) == (set(), {"player": 1}), f"export {number}"
         assert snapshot.problems == ()
 
 

@@ -62,7 +62,7 @@ def all_of(source: Source) -> dict[Series, Value]:
 
 def often(source: Source) -> dict[Series, Value]:
     """One reading without the slow part."""
-    return _once([*source.read()])
+    return _once([point for each in source.readings() if each.before_collection for point in each.read()])
 
 
 def _once(points: list[Point]) -> dict[Series, Value]:

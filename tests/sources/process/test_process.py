@@ -480,3 +480,13 @@ def test_reading_an_ended_process_is_an_error() -> None:
         del machine.tree.files[f"/proc/{STRANGER}/stat"]
         with pytest.raises(OSError, match="No such file"):
             often(source)
+
+
+def test_only_resident_memory_is_read_between_collections() -> None:
+    machine = metal(0)
+    assert machine.tree is not None
+    with opened("process", machine) as source:
+        machine.tree.asked.clear()
+        metrics = {series.metric for series, _ in source.read()}
+    assert metrics == {c.PROCESS_MEMORY_USAGE, c.PROCESS_MEMORY_PEAK, c.PROCESS_MEMORY_UTILIZATION}
+    assert machine.tree.asked == ["/proc/self/statm"]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from typing import Any
 
 from opentelemetry.sdk import resources
 from opentelemetry.sdk.resources import Resource, ResourceDetector
@@ -25,6 +26,12 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system import identity
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.job import Job, read_job
+
+_AGENTS = uuid.UUID("6d2a0c1e-5b7f-5d0e-9b1c-0f4c8e3a7d52")
+"""The namespace of the UUIDs of agents."""
+
+SIMULATED = "otel_hardware.simulated"
+"""Whether the GPUs are simulated."""
 
 _JOB_IDS = {"slurm": "slurm.job.id", "ray": "ray.job_id"}
 
@@ -42,9 +49,9 @@ class HardwareJobDetector(ResourceDetector):
         The SDK merges those last only at its start, and not after a fork.
         """
         files = _files()
-        is_simulated = bool(os.environ.get(f"{PREFIX}SIMULATE"))
-        found: dict[str, str | int] = {**identity.host(files), **identity.container(files)}
-        found |= of_process(os.getpid(), is_simulated)
+        found: dict[str, str | int] = {**identity.host(files), **identity.container(files), **of_process(os.getpid())}
+        if os.environ.get(f"{PREFIX}SIMULATE"):
+            found[SIMULATED] = True
         found |= _of_job(read_job(os.environ))
         if not hasattr(resources, "ServiceInstanceIdResourceDetector"):  # newer SDKs make one by themselves
             found["service.instance.id"] = str(uuid.uuid4())
@@ -52,10 +59,32 @@ class HardwareJobDetector(ResourceDetector):
         return Resource({name: value for name, value in found.items() if name not in given})
 
 
-def of_process(pid: int, is_simulated: bool = False) -> dict[str, str | int]:
-    """Return ``process.pid`` and ``process.creation.time`` of a process, and whether its GPUs are simulated."""
-    simulated = {"otel_hardware.simulated": True} if is_simulated else {}
-    return {**identity.process(pid, _files()), **simulated}
+def of_process(pid: int) -> dict[str, str | int]:
+    """Return ``process.pid`` and ``process.creation.time`` of a process."""
+    return identity.process(pid, _files())
+
+
+def of_agent(pid: int, service: str) -> dict[str, str | int]:
+    """Return the resource of an agent. A restart does not change it, so that it continues every series.
+
+    It has no PID, container or pod of its own, but the PID of a program that it follows. ``service.instance.id`` is a
+    UUID of the host, the service, the place in a job, and that program.
+
+    Args:
+        pid: The program that the agent follows; its own PID if there is none.
+        service: The name of the service.
+    """
+    found: dict[str, Any] = dict(HardwareJobDetector().detect().attributes)
+    is_alone = pid == os.getpid()
+    of_its_own = {"process.pid", "process.creation.time", *(identity.container(_files()) if is_alone else ())}
+    found = {name: value for name, value in found.items() if name not in of_its_own}
+    if not is_alone:
+        found |= of_process(pid)
+    host = found.get("host.id") or found.get("host.name", "")
+    parts = (found.get(name, "") for name in ("training_job.id", "dl.rank", "process.pid", "process.creation.time"))
+    if "service.instance.id=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        found["service.instance.id"] = str(uuid.uuid5(_AGENTS, "/".join(map(str, (host, service, *parts)))))
+    return found
 
 
 def _files() -> LocalFiles | None:

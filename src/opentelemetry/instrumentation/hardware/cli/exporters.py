@@ -98,14 +98,17 @@ def configure(pid: int, is_simulated: bool = False) -> None:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
     """
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-    from opentelemetry.instrumentation.hardware.resource_detector import of_process
+    from opentelemetry.instrumentation.hardware.resource_detector import SIMULATED, of_agent
     from opentelemetry.instrumentation.hardware.sdk import configurator
 
     if not os.environ.get("OTEL_CONFIG_FILE"):
         for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
             raise Mistake(f"{problem.text}; {problem.fix}")
-    # A configuration file describes its own resource.
-    options = {} if os.environ.get("OTEL_CONFIG_FILE") else {"resource_attributes": of_process(pid, is_simulated)}
+    options = {}
+    if not os.environ.get("OTEL_CONFIG_FILE"):  # which describes its own resource
+        service = os.environ.get("OTEL_SERVICE_NAME", "")
+        simulated = {SIMULATED: True} if is_simulated else {}
+        options["resource_attributes"] = {**of_agent(pid, service), **simulated}
     try:
         configurator()().configure(**options)
     except Exception as error:

@@ -150,9 +150,10 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
     elif not environ.get("OTEL_METRIC_EXPORT_INTERVAL"):
         environ["OTEL_METRIC_EXPORT_INTERVAL"] = "15000"
     words = [word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")]
-    # Only the SDK's detector "host" has host.id on macOS and Windows.
-    wanted = (DETECTOR,) if sys.platform.startswith("linux") else ("host", DETECTOR)
-    detectors = [*filter(None, words), *(word for word in wanted if not {word, "*"} & {*words})]
+    # Ours would describe this process. Only the SDK's detector "host" has host.id on macOS and Windows.
+    wanted = () if sys.platform.startswith("linux") else ("host",)
+    detectors = [word for word in words if word not in ("", DETECTOR)]
+    detectors += [word for word in wanted if not {word, "*"} & {*words}]
     environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join(detectors)
     if service is not None and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         environ.setdefault("OTEL_SERVICE_NAME", service)

@@ -247,9 +247,10 @@ class SourceRunner:
         due = [
             part
             for part in self._parts
-            if self._due(part, now) - now <= _EARLY * min(1.0, self._period(part))
+            if self._due(part, now) - now <= (0.0 if part.reading.apart else _EARLY * min(1.0, self._period(part)))
             or (everything and not part.reading.for_spans)
         ]
+        due += [part for part in self._parts if part not in due and self._is_before_collection(part, now, due)]
         exported = [part for part in due if not part.reading.for_spans]
         first: list[Point] | None = None
         for part in exported:
@@ -271,6 +272,15 @@ class SourceRunner:
             self.problem = None
         self.state, self._hangs = State.UP, False
         self._backoff.succeed()
+
+    def _is_before_collection(self, part: _Part, now: float, due: Sequence[_Part]) -> bool:
+        """Whether a part is read along with a sample, because a collection is expected before the next two.
+
+        It may come earlier than expected, for example if the export before it took less time.
+        """
+        if not part.reading.before_collection or self._parts[0] not in due:
+            return False
+        return self._schedule.due(part.last + 2 * self._lead()) - now <= 2 * self._period(self._parts[0])
 
     def _read_for_spans(self, source: Source, parts: Sequence[_Part], first: Iterable[Point] | None) -> None:
         """Add a reading to the ledger: of what spans need, or of the first part if the source has no other."""

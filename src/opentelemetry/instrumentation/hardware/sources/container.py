@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Point, SeriesCache
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 
 
@@ -26,6 +26,10 @@ class Container(Source):
         self._machine = machine(self.context.drivers)
         self._series = SeriesCache()
         self._machine.cgroup(self.context.pid)
+
+    def readings(self) -> tuple[Reading, Reading]:
+        """Return two: no metric is a mean or a peak."""
+        return Reading(self.read, SLOW, before_collection=True), Reading(self.read_slow, SLOW)
 
     def read(self) -> Iterator[Point]:
         """Read a few files of the cgroup."""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, CounterRatio, Metric, Point, Series, SeriesCache
-from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap
 
@@ -89,8 +89,13 @@ class Host(Source):
         for name in set(config.interfaces or ()) - set(self._machine.interfaces(config.interfaces)):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 
+    def readings(self) -> Sequence[Reading]:
+        """Return the usual ones, and one of counters."""
+        sampled, slow = super().readings()
+        return sampled, Reading(self._counters, SLOW, before_collection=True), slow
+
     def read(self) -> Iterator[Point]:
-        """Read everything that costs little."""
+        """Read memory, and CPU frequencies and sockets if they are wanted."""
         yield from self._memory()
         if self._wants[c.SYSTEM_CPU_FREQUENCY]:
             for cpu, hertz in self._machine.cpu_frequencies().items():
@@ -101,6 +106,9 @@ class Host(Source):
                 yield c.SYSTEM_NETWORK_CONNECTION_COUNT(
                     count, {name: value for name, value in attributes.items() if value}
                 )
+
+    def _counters(self) -> Iterator[Point]:
+        """Read counters, utilization by CPU time, and load averages."""
         yield from self._processor()
         yield from self._paging()
         yield from self._storage()

@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.model import (
     Series,
     SeriesCache,
 )
-from opentelemetry.instrumentation.hardware.sources import Reading, Source
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
 from opentelemetry.instrumentation.hardware.system.machine import Process as Measured
@@ -109,11 +109,16 @@ class Process(Source):
         self._memory_limit = min([size for size in (limits.memory, self._total_memory) if size], default=None)
 
     def readings(self) -> Sequence[Reading]:
-        """Return the usual ones, and one for spans."""
-        return (*super().readings(), Reading(self.read_for_spans, 1.0, for_spans=True))
+        """Return the usual ones, one of counters, and one for spans.
+
+        Those of another process are read with the samples: it may end before the next collection.
+        """
+        sampled, slow = super().readings()
+        counters = Reading(self._counters, SLOW if self._is_own else sampled.every, before_collection=True)
+        return sampled, counters, slow, Reading(self.read_for_spans, 1.0, for_spans=True)
 
     def read(self) -> Iterator[Point]:
-        """Read everything but the tree; after the end of the process, repeat its last values."""
+        """Read the resident memory; after the end of the process, repeat its last value."""
         try:
             resident = self._machine.resident(self.context.pid)
         except OSError:
@@ -127,9 +132,9 @@ class Process(Source):
             yield self._series[c.PROCESS_MEMORY_PEAK](self._last_resident)
             if self._memory_limit:
                 yield self._series[c.PROCESS_MEMORY_UTILIZATION](self._last_resident / self._memory_limit)
-        yield from self._counters()
 
     def _counters(self) -> Iterator[Point]:
+        """Read everything else but the tree; after the end of the process, repeat its last values."""
         reading = self._reading()
         if self._last_uptime is not None:
             self._available_cpu += (reading.uptime - self._last_uptime) * self._cpus

@@ -43,9 +43,16 @@ _NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 def host(files: Files | None) -> dict[str, str]:
-    """Return ``host.name``, ``host.arch`` and, on Linux, ``host.id``: the machine id."""
+    """Return ``host.name``, ``host.arch`` and, on Linux, ``host.id``: the machine id.
+
+    In a container, it is that of the host only if it is mounted. All containers of an image have the image's.
+    """
     machine = platform.machine().lower()
-    ids = (_text(files, path) for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"))
+    paths = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
+    if container(files):
+        mounts = _text(files, "/proc/self/mountinfo")
+        paths = ["/host/etc/machine-id", *(path for path in paths if f" {path} " in mounts)]
+    ids = (_text(files, path) for path in paths)
     found = {
         "host.name": socket.gethostname(),
         "host.arch": _ARCHITECTURES.get(machine, machine),
