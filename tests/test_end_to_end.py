@@ -63,9 +63,9 @@ class Way:
     def name(self) -> str:
         return f"{self.protocol}-{self.temporality}"
 
-    def environment(self, collector: Collector, driver: FakeNvml, service: str = "") -> dict[str, str]:
+    def environment(self, collector: Collector, driver: FakeNvml | None, service: str = "") -> dict[str, str]:
         return {
-            **driver.environment,
+            **(driver.environment if driver else {}),
             "OTEL_SERVICE_NAME": service or self.name,
             "OTEL_EXPORTER_OTLP_PROTOCOL": {"grpc": "grpc", "http": "http/protobuf"}[self.protocol],
             "OTEL_EXPORTER_OTLP_ENDPOINT": {"grpc": collector.grpc, "http": collector.http}[self.protocol],
@@ -372,6 +372,28 @@ def test_agent_exports_metrics_as_the_vocabulary_defines_them(way: Way, agents: 
     counts = Counter((series(point), point.time) for point in points)
     assert [key for key, count in counts.items() if count != 1] == []
     assert {point.resource["host.name"] for point in points} == {os.uname().nodename}
+
+
+def test_restarted_agent_continues_every_series(server: Prometheus | None, collector: Collector) -> None:
+    environ = {**AGENTS[0].environment(collector, None, "restarted"), "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": ""}
+    line = ["otel-hardware", "run", "--interval", "0.5", "--duration", "3", "--simulate", "8xH100"]
+    for _ in range(3):
+        outcome = children.run(line, environ)
+        assert outcome.returncode == 0, outcome.stderr
+    marker.settle(collector)
+    points = of_service("restarted", collector)
+    assert len({frozenset(point.resource.items()) for point in points}) == 1
+    gpus = {point.attributes[c.HW_ID] for point in points if point.name == c.HW_GPU_INFO.name}
+    assert len(gpus) == 8
+    if server is None:
+        need(lambda: program("prometheus"))
+    assert server is not None
+    of_agent = '{exported_job="restarted"}'
+    wait(lambda: bool(server.last(f"hw_gpu_info{of_agent}")), children.PATIENCE, "a scrape")
+    for metric in ("hw_gpu_info", "hw_power_watts"):
+        assert server.query(f"count(last_over_time({metric}{of_agent}[1h]))") == [({}, 8.0)]
+    joined = f"hw_power_watts{of_agent} * on (host_name, hw_id) group_left (hw_model) hw_gpu_info{of_agent}"
+    assert len(server.query(joined)) == 8, "the join of the documentation"
 
 
 # -- exact values

@@ -21,6 +21,7 @@ import termios
 from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
@@ -40,6 +41,7 @@ from tests.waiting import wait_for
 from opentelemetry.instrumentation.hardware.cli import otlp, reporting
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
 from opentelemetry.instrumentation.hardware.cli.run import DETAILS
+from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 from opentelemetry.instrumentation.hardware.system.job_key import JOB
 
 AGENT = ["otel-hardware", "run"]
@@ -150,11 +152,38 @@ def _sdk() -> tuple[int, ...]:
 def test_resource_variables_of_the_environment_are_kept(variable: str, value: str, service: str) -> None:
     with patch.dict(os.environ, environment({variable: value}), clear=True):
         otlp.set_defaults(os.environ, None)
-        found = Resource.create().attributes
+        found = Resource.create(of_agent(os.getpid())).attributes
     assert found["service.name"] == service
     assert found["host.name"] == socket.gethostname()
-    assert found["process.pid"] == os.getpid()
+    assert ("process.pid" in found) == (value == "process")
     assert ("process.runtime.name" in found) == (value == "process")
+
+
+@pytest.mark.parametrize("variables", [{}, {"OTEL_SERVICE_NAME": "mine"}, {"RANK": "1", "MASTER_ADDR": "a"}])
+def test_resource_of_an_agent_is_the_same_after_a_restart(variables: dict[str, str]) -> None:
+    code = "import json, os; from opentelemetry.instrumentation.hardware.resource_detector import of_agent; "
+    code += "print(json.dumps(of_agent(PID or os.getpid())))"
+
+    def started_now(pid: int = 0) -> dict[str, Any]:
+        answer = run([sys.executable, "-c", code.replace("PID", str(pid))], variables)
+        found: dict[str, Any] = json.loads(answer.stdout)
+        return found
+
+    alone, followed = started_now(), started_now(os.getpid())
+    assert alone == started_now()
+    assert not {"process.pid", "process.creation.time", "container.id", "k8s.pod.uid"} & alone.keys()
+    assert followed == started_now(os.getpid())
+    assert followed["process.pid"] == os.getpid()
+    assert followed["service.instance.id"] != alone["service.instance.id"]
+
+
+def test_services_and_ranks_on_one_host_are_told_apart() -> None:
+    ids = set()
+    rank = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}
+    for variables in ({}, {"OTEL_SERVICE_NAME": "a"}, {"OTEL_SERVICE_NAME": "b"}, rank):
+        with patch.dict(os.environ, environment(variables), clear=True):
+            ids.add(of_agent(os.getpid())["service.instance.id"])
+    assert len(ids) == 4
 
 
 def test_without_collector_tables_are_printed_until_sigint(no_collector: list[str]) -> None:

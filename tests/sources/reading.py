@@ -61,8 +61,11 @@ def all_of(source: Source) -> dict[Series, Value]:
 
 
 def often(source: Source) -> dict[Series, Value]:
-    """One reading without the slow part."""
-    return _once([point for each in source.readings() if each.before_collection for point in each.read()])
+    """One reading without the slow part: the first one, and what is read before each collection."""
+    first, *others = source.readings()
+    return _once(
+        [point for each in (first, *others) if each is first or each.before_collection for point in each.read()]
+    )
 
 
 def _once(points: list[Point]) -> dict[Series, Value]:

@@ -20,7 +20,7 @@ import uuid
 from typing import Any
 
 from opentelemetry.sdk import resources
-from opentelemetry.sdk.resources import Resource, ResourceDetector
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource, ResourceDetector
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system import identity
@@ -64,7 +64,7 @@ def of_process(pid: int) -> dict[str, str | int]:
     return identity.process(pid, _files())
 
 
-def of_agent(pid: int, service: str) -> dict[str, str | int]:
+def of_agent(pid: int) -> dict[str, str | int]:
     """Return the resource of an agent. A restart does not change it, so that it continues every series.
 
     It has no PID, container or pod of its own, but the PID of a program that it follows. ``service.instance.id`` is a
@@ -72,7 +72,6 @@ def of_agent(pid: int, service: str) -> dict[str, str | int]:
 
     Args:
         pid: The program that the agent follows; its own PID if there is none.
-        service: The name of the service.
     """
     found: dict[str, Any] = dict(HardwareJobDetector().detect().attributes)
     is_alone = pid == os.getpid()
@@ -80,6 +79,7 @@ def of_agent(pid: int, service: str) -> dict[str, str | int]:
     found = {name: value for name, value in found.items() if name not in of_its_own}
     if not is_alone:
         found |= of_process(pid)
+    service = OTELResourceDetector().detect().attributes.get("service.name", "")
     host = found.get("host.id") or found.get("host.name", "")
     parts = (found.get(name, "") for name in ("training_job.id", "dl.rank", "process.pid", "process.creation.time"))
     if "service.instance.id=" not in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):

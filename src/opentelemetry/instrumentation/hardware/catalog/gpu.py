@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware.model import Window
 HW_GPU_INFO = gauge(
     "hw.gpu.info", "{info}",
     (*HW_INFO, GPU_INDEX, GPU_TYPE, GPU_ECC_MODE, GPU_PERSISTENCE_MODE, GPU_CUDA_VERSION),
-    "Constant 1. The attributes describe the GPU; join them to other metrics by hw.id.",
+    "Constant 1. The attributes describe the GPU; join them to other metrics by host and hw.id.",
     source="nvmlDeviceGetName, nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, "
     "nvmlDeviceGetVbiosVersion, nvmlDeviceGetEccMode, nvmlDeviceGetPersistenceMode, nvmlSystemGetDriverVersion, "
     "nvmlSystemGetCudaDriverVersion; amdgpu: unique_id, product_name or libdrm's "

@@ -55,7 +55,7 @@ HW_NPU_MEMORY_UTILIZATION = gauge(
 )
 HW_NPU_INFO = gauge(
     "hw.npu.info", "{info}", HW_INFO,
-    "Constant 1. The attributes describe the accelerator; join them to other metrics by hw.id.",
+    "Constant 1. The attributes describe the accelerator; join them to other metrics by host and hw.id.",
     source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor",
     standard=False,
 )

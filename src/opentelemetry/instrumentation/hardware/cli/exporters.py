@@ -106,9 +106,8 @@ def configure(pid: int, is_simulated: bool = False) -> None:
             raise Mistake(f"{problem.text}; {problem.fix}")
     options = {}
     if not os.environ.get("OTEL_CONFIG_FILE"):  # which describes its own resource
-        service = os.environ.get("OTEL_SERVICE_NAME", "")
         simulated = {SIMULATED: True} if is_simulated else {}
-        options["resource_attributes"] = {**of_agent(pid, service), **simulated}
+        options["resource_attributes"] = {**of_agent(pid), **simulated}
     try:
         configurator()().configure(**options)
     except Exception as error:

@@ -166,12 +166,12 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     from opentelemetry.instrumentation.hardware.cli.lines import as_otlp
     from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
-    from opentelemetry.instrumentation.hardware.resource_detector import of_process
+    from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 
     set_defaults(os.environ, arguments.every)
     session = _session(arguments, config, pid)
     reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], Resource.create(of_process(pid)), shutdown_on_exit=False)
+    provider = MeterProvider([reader], Resource.create(of_agent(pid)), shutdown_on_exit=False)
     instrumentor = HardwareInstrumentor()
     instrumentor.instrument(meter_provider=provider, session=session)
     try:
