@@ -27,6 +27,7 @@ OWN = [
     "container",
     "filesystem",
     "graphcore",
+    "holders",
     "host",
     "hwmon",
     "infiniband",
