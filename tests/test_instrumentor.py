@@ -447,7 +447,10 @@ def test_scope_has_version_and_schema_url(instrumentor: HardwareInstrumentor, ap
         ({"sample_interval": True}, ("sample_interval", "seconds")),
         ({"sample_interval": -1}, ("sample_interval", "seconds")),
         ({"sources": 5}, ("sources", "5", "names")),
-        ({"sources": ["gpux", "host", "process"]}, ("sources: ", "gpux", "container, filesystem, graphcore, host")),
+        (
+            {"sources": ["gpux", "host", "process"]},
+            ("sources: ", "gpux", "container, filesystem, graphcore, holders, host"),
+        ),
         ({"detail": ["all"]}, ("detail", "cpu, connections, processes")),
         ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
         ({"counter_origin": 0}, ("counter_origin", "boot or start")),

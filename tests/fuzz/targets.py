@@ -30,7 +30,7 @@ from tests.tools import amdsysfs
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http, rpc
 from opentelemetry.instrumentation.hardware.drivers.child import file_identity
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint, EndpointConfigError, endpoints
@@ -50,7 +50,7 @@ from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import F
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Parser
 from opentelemetry.instrumentation.hardware.sources.tpu import fields as tpu_fields
-from opentelemetry.instrumentation.hardware.sources.tpu import messages, profiler, rpc
+from opentelemetry.instrumentation.hardware.sources.tpu import messages, profiler
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
 CORPUS: Final = Path(__file__).parent / "corpus"

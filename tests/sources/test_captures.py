@@ -62,6 +62,8 @@ NOT_IN_A_CAPTURE = {
     "cpython.gc.uncollectable_objects": "asked of the interpreter, not of a driver; test_process.py",
     "otel_hardware.source.read.duration": "wall time of the reading itself",
     "otel_hardware.spans.energy.unattributed": "only while spans are recorded; test_shares.py",
+    "hw.holder.info": "from what other sources list; test_holders.py",
+    "hw.holder.memory.usage": "from what other sources list; test_holders.py",
     "hw.span.energy": "recorded when spans end; test_spans.py",
 }
 
@@ -241,7 +243,9 @@ def test_captures_are_read_in_the_way_that_the_documentation_names() -> None:
 
 
 def test_every_source_has_a_capture() -> None:
-    assert {name.partition("/")[0] for name in CAPTURES} == set(discover())
+    assert {name.partition("/")[0] for name in CAPTURES} == set(discover()) - {"holders"}, (
+        "holders only has what others list"
+    )
 
 
 def test_every_capture_has_expected_output_and_vice_versa() -> None:

@@ -27,6 +27,7 @@ OWN = [
     "container",
     "filesystem",
     "graphcore",
+    "holders",
     "host",
     "hwmon",
     "infiniband",
@@ -37,6 +38,9 @@ OWN = [
     "tpu",
     "trainium",
 ]
+
+OF_PROGRAM = [name for name in OWN if name != "holders"]
+"""Those of a session that observes a program."""
 
 VENDORS = ["amd", "apple", "graphcore", "nvidia", "tpu", "trainium"]
 
@@ -188,7 +192,7 @@ def test_third_party_source_that_fails_to_load_logs_one_warning(
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
     session = Session(Config(), environ={})
-    assert sorted(runner.name for runner in session.runners) == OWN
+    assert sorted(runner.name for runner in session.runners) == OF_PROGRAM
     (warning,) = warnings(caplog)
     assert "widgets" in warning
     assert why in warning
@@ -201,9 +205,15 @@ def test_entry_point_that_is_no_source_logs_one_warning(
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
     session = Session(Config(), environ={}, reporter=member_of_job() if member else None)
-    assert sorted(runner.name for runner in session.runners) == (EVERYBODYS if member else OWN)
+    assert sorted(runner.name for runner in session.runners) == (EVERYBODYS if member else OF_PROGRAM)
     (warning,) = warnings(caplog)
     assert "widgets" in warning
+
+
+def test_only_a_session_of_all_processes_reads_holders() -> None:
+    session = Session(Config(), environ={}, all_processes=True)
+    assert sorted(runner.name for runner in session.runners) == OWN
+    session.close()
 
 
 def member_of_job() -> Reporter:

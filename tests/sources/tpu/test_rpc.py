@@ -24,8 +24,8 @@ from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
 from tests.tools.tpu import PATIENCE, Code, FakeTpu, busy, deadline, doubles, pb, serving
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.tpu import fields, rpc
+from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc
+from opentelemetry.instrumentation.hardware.sources.tpu import fields
 from opentelemetry.instrumentation.hardware.sources.tpu.services import TIMEOUT, Services
 
 DATA, HEADERS, RESET, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 3, 4, 6, 7, 9

@@ -30,11 +30,11 @@ from tests.tools.tpu import (
 from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.tpu import Tpu, fields, rpc
+from opentelemetry.instrumentation.hardware.sources.tpu import Tpu, fields
 
 GIB = 1 << 30
 
@@ -423,9 +423,9 @@ def test_runtime_address_works_without_a_linux_kernel() -> None:
 
 @pytest.mark.parametrize("missing", ["h2", "google.protobuf"])
 def test_missing_package_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    for name in ("messages", "rpc"):
-        monkeypatch.delitem(sys.modules, f"opentelemetry.instrumentation.hardware.sources.tpu.{name}", raising=False)
-        monkeypatch.delattr(f"opentelemetry.instrumentation.hardware.sources.tpu.{name}", raising=False)
+    for name in ("sources.tpu.messages", "drivers.rpc", "drivers.protobuf"):
+        monkeypatch.delitem(sys.modules, f"opentelemetry.instrumentation.hardware.{name}", raising=False)
+        monkeypatch.delattr(f"opentelemetry.instrumentation.hardware.{name}", raising=False)
     for name in [name for name in sys.modules if name.startswith(missing)]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
 
-from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
+from opentelemetry.instrumentation.hardware.catalog import HW_HOLDER_INFO, HW_HOLDER_MEMORY, SCHEMA_URL, SCOPE
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.sdk import (
     abandon_connections,
     exporter_of,
+    forget_series,
     has_exit_hook,
     has_reader,
     is_proxy,
@@ -43,6 +44,9 @@ _REFUSED = r"[^A-Za-z0-9_.\-/]"
 _CONTEXT = set_value("scope", SCOPE, Context())
 """The context of every observation: without a span, since the span in which a collection happens to run is unrelated.
 It is not empty because the SDK would replace an empty one with the current context."""
+
+_RENEWED = (HW_HOLDER_INFO.name, HW_HOLDER_MEMORY.name)
+"""Metrics whose series end with a pod or a job."""
 
 _NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")
 """Scopes of metrics that the program would not export without us."""
@@ -190,6 +194,9 @@ class Instruments:
             reader = self._readers.current()
             snapshot = session.collect(reader)
             self._readers.collected(reader)
+            provider = self._real_provider()
+            if provider is not None:
+                forget_series(provider, _RENEWED)
             for metric, points in snapshot.values.items():
                 if metric.key in self._ready:
                     self._parts[metric.key] = [Observation(value, attributes, _CONTEXT) for value, attributes in points]

@@ -3,11 +3,12 @@
 ``OTEL_EXPERIMENTAL_RESOURCE_DETECTORS=hardware_job`` selects it. The semantic conventions have no names for ranks and
 batch jobs, so these names are of others:
 
-- ``dl.rank``, ``dl.local_rank``, ``dl.world_size`` and ``slurm.job.id``: NVIDIA NeMo Lens,
+- ``dl.rank``, ``dl.local_rank``, ``dl.world_size``, ``slurm.job.id``, ``slurm.job.name`` and ``slurm.partition``:
+  NVIDIA NeMo Lens,
   https://docs.nvidia.com/nemo/lens/user-guide/resource-detection
 - ``training_job.id``: ddtrace, https://github.com/DataDog/dd-trace-py/tree/main/ddtrace/contrib/internal/pytorch
 - ``ray.job_id``: Ray, https://github.com/ray-project/ray/blob/master/python/ray/util/tracing/tracing_helper.py
-- ``dl.node_rank`` and ``training_job.system``: this package
+- ``dl.node_rank``, ``training_job.system``, ``slurm.account`` and ``slurm.user``: this package
 
 The job is in the resource, because as an attribute of metrics it would multiply the series.
 """
@@ -25,7 +26,15 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource, Resource
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system import identity
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
-from opentelemetry.instrumentation.hardware.system.job import Job, read_job
+from opentelemetry.instrumentation.hardware.system.job import Job, read_job, text
+
+_SLURM = {
+    "slurm.job.name": "SLURM_JOB_NAME",
+    "slurm.partition": "SLURM_JOB_PARTITION",
+    "slurm.account": "SLURM_JOB_ACCOUNT",
+    "slurm.user": "SLURM_JOB_USER",
+}
+"""What else SLURM tells its jobs, and the variable with it."""
 
 _AGENTS = uuid.UUID("6d2a0c1e-5b7f-5d0e-9b1c-0f4c8e3a7d52")
 """The namespace of the UUIDs of agents."""
@@ -100,5 +109,6 @@ def _of_job(job: Job) -> dict[str, str | int]:
         "dl.local_rank": job.local_rank,
         "dl.world_size": job.world_size,
         "dl.node_rank": job.node_rank,
+        **{name: text(os.environ, variable) for name, variable in _SLURM.items() if job.system == "slurm"},
     }
     return {name: value for name, value in values.items() if name and value not in (None, "")}

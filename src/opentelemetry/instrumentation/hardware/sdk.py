@@ -33,6 +33,9 @@ _LOCK_NAMES = (
     "_instrument_id_instrument_lock",  # the same in SDK 1.39
 )
 
+_MOST_SERIES = 1000
+"""Series of an instrument that the SDK may keep, if those of earlier times can be forgotten."""
+
 # -- spans
 
 SpanStart = Callable[[Any, "tuple[Any, ...]", "dict[str, Any]"], None]
@@ -211,6 +214,19 @@ def resource_of(provider: object) -> Mapping[str, object]:
     """Return the resource attributes of a MeterProvider or a TracerProvider; empty if it is not the SDK's."""
     owner = getattr(provider, "_sdk_config", provider)  # a MeterProvider has no public one
     return dict(getattr(getattr(owner, "resource", None), "attributes", None) or {})
+
+
+def forget_series(provider: MeterProvider, names: Collection[str]) -> None:
+    """Let the SDK forget the series of some of our gauges and up-down counters, if it has many. For callbacks.
+
+    It keeps each series for life, and merges all above 2000 of an instrument into one; those of pods and jobs end. The
+    SDK holds a lock over the callbacks of a collection and over the collection itself, so nothing is lost.
+    """
+    for storage in (_storages(provider) or {}).values():
+        for instrument, matches in [*storage._instrument_view_instrument_matches.items()]:
+            for match in matches if instrument.name in names else ():
+                if len(getattr(match, "_attributes_aggregation", ())) > _MOST_SERIES:
+                    match._attributes_aggregation = {}
 
 
 def set_name(instrument: Any, name: str) -> None:

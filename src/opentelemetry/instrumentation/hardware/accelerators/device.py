@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, SubDevice
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Owner
 
 STATES: Final = ("ok", "degraded", "failed")
 """Values of ``hw.state``."""
@@ -78,6 +79,7 @@ class Device:
             cannot be read. Decided once: a series that was integrated must not become a counter later.
         remedies: What to do while the device does not respond, by beginning of the reason.
         unsupported: Reasons by series. A text in place of a series is printed unchanged.
+        memory_used: Bytes of its memory in use, as of the newest reading; None if unknown.
         updated: When the energy counter was updated, in seconds since the epoch; None if the driver does not report it.
     """
 
@@ -111,6 +113,7 @@ class Device:
         self.updated: float | None = None
         self.backoff = Backoff(2, _MOST_READINGS + 1)
         self.readings = 0
+        self.memory_used: Number | None = None
         self._series: dict[Series, Series] = {}
         self._limits: dict[Series, Number] = {}
 
@@ -213,9 +216,12 @@ class Device:
                 self._limits[limit] = value
         for used, total, _ in _MEMORY:
             usage = known.get(used)
-            if isinstance(usage, (int, float)) and usage > self._limits.get(total, inf):
+            if not isinstance(usage, (int, float)):
+                continue
+            if usage > self._limits.get(total, inf):
                 del known[used]
                 self.unsupported[used] = f"the driver reports {usage} of {self._limits[total]} bytes in use"
+            self.memory_used = usage if used in known else None
 
     def _derived(self, known: Mapping[Series, Number | Rate]) -> dict[Series, Number | Rate]:
         """Yield peaks, busy time, ratios and energy, unless the driver reports them."""
@@ -239,6 +245,13 @@ class Device:
         if not isinstance(watts, Rate):
             derived[_ENERGY] = Rate(watts)
         return {series: value for series, value in derived.items() if series not in known}
+
+    def held(self, vendor: str, users: Sequence[tuple[Owner, int | None]] | None) -> HeldDevice:
+        """Return the device with the processes that use it."""
+        names = {name.lower() for name in (self.id, self.address, *self.aliases) if name}
+        attributes = self.series(Series(c.HW_HOLDER_INFO)).attributes
+        memory = None if self.trouble or self.memory_used is None else int(self.memory_used)
+        return HeldDevice(vendor, names, -1 if self.parent else self.index, attributes, memory, users)
 
     def condition(self) -> str:
         """Return one of :data:`STATES`; "" if unknown."""

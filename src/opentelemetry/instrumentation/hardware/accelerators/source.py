@@ -48,6 +48,7 @@ from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailab
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source, SourceContext
 from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.holders import owner
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
@@ -314,7 +315,7 @@ class AcceleratorSource(Source):
             yield from device.identity_points()
         yield from usage
         if self.context.all_processes:
-            self.holders = self._found_holders(driver)
+            self._find_holders(driver)
         self.errors = [*driver.errors]
         self.unsupported = [*self._unsupported(driver)]
 
@@ -376,15 +377,26 @@ class AcceleratorSource(Source):
             self.used_devices = frozenset(device.id for device in self.all_devices() if device.selection_id in visible)
             self.is_use_known = False
 
-    def _found_holders(self, driver: AcceleratorDriver) -> tuple[Holder, ...]:
-        listed = [
-            (device.id, pid, size)
-            for device, sizes in driver.holders()
-            if device.selection_id in self.selection
+    def _find_holders(self, driver: AcceleratorDriver) -> None:
+        listed = {device: sizes for device, sizes in driver.holders() if device.selection_id in self.selection}
+        known = self.program.identifiable(pid for sizes in listed.values() for pid in sizes)
+        self.holders = tuple(
+            Holder(device.id, pid, size, pid in known)
+            for device, sizes in listed.items()
             for pid, size in sizes.items()
+        )
+        held = self.context.held
+        if held is None or self.files is None:
+            return
+        owners = {pid: owner(pid, self.files) for pid in known}
+        held[self.name] = [
+            device.held(
+                self.name,
+                [(owners.get(pid, {}), size) for pid, size in listed[device].items()] if device in listed else None,
+            )
+            for device in self.all_devices()
+            if self._is_reported(device) and not device.is_divided
         ]
-        known = self.program.identifiable(pid for _, pid, _ in listed)
-        return tuple(Holder(device, pid, size, pid in known) for device, pid, size in listed)
 
     # -- what is missing
 
@@ -407,6 +419,8 @@ class AcceleratorSource(Source):
 
     def close(self) -> None:
         """Release the driver."""
+        if self.context.held is not None:
+            self.context.held.pop(self.name, None)
         try:
             if self.driver is not None:
                 self.driver.close()

@@ -50,6 +50,15 @@ GPU_CUDA_VERSION: Final = "hw.gpu.cuda.version"
 THROTTLE_REASON: Final = "hw.gpu.throttle.reason"
 FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
 PCI_BDF: Final = "pci.bdf"
+HOLDER_STATE: Final = "hw.holder.state"
+K8S_NAMESPACE: Final = "k8s.namespace.name"
+K8S_POD_NAME: Final = "k8s.pod.name"
+K8S_POD_UID: Final = "k8s.pod.uid"
+K8S_CONTAINER_NAME: Final = "k8s.container.name"
+CONTAINER_ID: Final = "container.id"
+SLURM_JOB_ID: Final = "slurm.job.id"
+USER_ID: Final = "user.id"
+USER_NAME: Final = "user.name"
 NPU_TASK: Final = "hw.npu.task"
 NEURON_MEMORY_TYPE: Final = "aws.neuron.memory.type"
 NEURON_MEMORY_CATEGORY: Final = "aws.neuron.memory.category"
@@ -77,6 +86,11 @@ HW_COMPONENT: Final = (HW_ID, HW_NAME, HW_TYPE, HW_PARENT)
 """The same, for metrics of devices of several types."""
 HW_INFO: Final = (*HW_DEVICE, HW_VENDOR, HW_MODEL, HW_SERIAL_NUMBER, HW_DRIVER_VERSION, HW_FIRMWARE_VERSION, PCI_BDF)
 """Attributes that describe a device. Only its ``info`` metric has them."""
+HW_HOLDER: Final = (
+    *(*HW_COMPONENT, HOLDER_STATE, K8S_NAMESPACE, K8S_POD_NAME, K8S_POD_UID, K8S_CONTAINER_NAME, CONTAINER_ID),
+    *(SLURM_JOB_ID, USER_ID, USER_NAME),
+)
+"""A device and who uses it."""
 
 OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]]] = {
     SPAN_NAME: ("Name of the span; other for those beyond the limit.", ("POST /generate",)),
@@ -90,6 +104,11 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
     FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),
     PCI_BDF: ("PCI address: domain, bus, device and function.", ("0000:2f:00.0",)),
+    HOLDER_STATE: (
+        "used: its processes use the device. allocated: a scheduler gave it the device. none: no process.",
+        ("used", "allocated", "none"),
+    ),
+    SLURM_JOB_ID: ("Id of a SLURM job, or of the job that a job file names.", ("4711",)),
     GPU_ECC_MODE: ("Whether the memory of the GPU is protected by ECC.", ("enabled", "disabled")),
     GPU_PERSISTENCE_MODE: ("Whether the driver stays loaded while no program uses the GPU.", ("enabled", "disabled")),
     GPU_CUDA_VERSION: ("Newest version of CUDA that the driver supports.", ("12.8",)),

@@ -7,6 +7,7 @@ from opentelemetry.instrumentation.hardware.catalog.attributes import (
     GPU_XID,
     HW_COMPONENT,
     HW_DEVICE,
+    HW_HOLDER,
     HW_ID,
     HW_LIMIT_TYPE,
     HW_NAME,
@@ -145,4 +146,19 @@ HW_NETWORK_UP = updown(
     "hw.network.up", "1", (HW_ID, HW_NAME),
     "1 if the InfiniBand or RoCE port is active, otherwise 0.",
     source="/sys/class/infiniband/*/ports/*/state",
+)
+HW_HOLDER_INFO = gauge(
+    "hw.holder.info", "{info}", HW_HOLDER,
+    "Constant 1 for each device and pod, job, container or user that uses it or was given it. An agent without a "
+    "program reports it (otel-hardware run). Join it to other metrics by host and hw.id.",
+    source="/proc/{pid}/cgroup and /proc/{pid}/status of the processes that the driver lists; the kubelet's "
+    "PodResources; the files of JOB_FILES; names of pods: /var/log/pods",
+    standard=False,
+)
+HW_HOLDER_MEMORY = updown(
+    "hw.holder.memory.usage", "By", HW_HOLDER,
+    "Memory of the device that is used by the processes of a pod, job, container or user. With the state none, the "
+    "memory in use that no process has.",
+    source="as process.gpu.memory.usage; none: hw.gpu.memory.usage without the memory of all processes",
+    standard=False,
 )

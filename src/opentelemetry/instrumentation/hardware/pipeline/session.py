@@ -29,6 +29,7 @@ from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 
 _LOG = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class Session:
         self._reporter = reporter
         self._former = {} if former is None else former
         self._walk = SharedWalk() if drivers is None else None
+        self._held: dict[str, Sequence[HeldDevice]] | None = {} if all_processes else None
         self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self.demand = demand
@@ -114,6 +116,8 @@ class Session:
         self.span_rows: tuple[Rows, ...] = ()
         self._read_for_each_span: tuple[ReaderThread, ...] = ()
         self._sources = find_sources(config, self._can_report or only_spans, all_expected=drivers is not None)
+        if not all_processes:
+            self._sources = [found for found in self._sources if not found.make.of_all_processes]
         if only_spans:
             self._sources = [found for found in self._sources if found.has_any(METRICS)]
         self._accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
@@ -172,7 +176,7 @@ class Session:
                 raise TimeoutError("it has not responded since an earlier session")
             context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
             context = context._replace(instance=instance, all_processes=self._all_processes, claim=claim)
-            return found.make(context._replace(walk=self._walk))
+            return found.make(context._replace(walk=self._walk, held=self._held))
 
         runner = SourceRunner(
             make,

@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Point, Scope
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class SourceContext(NamedTuple):
         instance: Which of its instances the source is; see :meth:`Source.instances`.
         all_processes: Whether per-process values are summed over all processes, because no process is observed.
         walk: A walk over the tree of the observed process that is shared with other sources; None if there are none.
+        held: The devices and who uses them, by source, for the source that reports it; None if there is none.
     """
 
     config: Config
@@ -54,6 +56,7 @@ class SourceContext(NamedTuple):
     all_processes: bool = False
     claim: Callable[[Collection[str]], Collection[str]] | None = None
     walk: SharedWalk | None = None
+    held: dict[str, Sequence[HeldDevice]] | None = None
 
 
 class Reading(NamedTuple):
@@ -88,6 +91,7 @@ class Source(ABC):
         updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, for the devices whose
             driver reports it.
         rows: Prefixes of the names of its metrics.
+        of_all_processes: Whether it is for a process that observes no program, and so reports all.
         unsupported: What this machine does not report and why, a sentence each; shown by ``doctor``.
         errors: What was wrong with the newest reading though it has points, a sentence each. The source counts as down.
     """
@@ -98,6 +102,7 @@ class Source(ABC):
     is_use_known: bool = True
     updated: Mapping[str, float] = MappingProxyType({})
     rows: ClassVar[tuple[str, ...]] = ("",)
+    of_all_processes: ClassVar[bool] = False
 
     def __init__(self, context: SourceContext) -> None:
         self.context = context

@@ -34,9 +34,9 @@ _ARCHITECTURES: Final = {
 
 _ID: Final = r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])"
 _UID: Final = r"([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
-_CONTAINER_IN_CGROUP: Final = re.compile(_ID)
+CONTAINER_IN_CGROUP: Final = re.compile(_ID)
 _CONTAINER_IN_MOUNTS: Final = re.compile(rf"{_ID}/(?:userdata/)?hostname /etc/hostname ")
-_POD_IN_CGROUP: Final = re.compile(rf"/(?:kubepods[^/]*-)?pod{_UID}")
+POD_IN_CGROUP: Final = re.compile(rf"/(?:[^/]*kubepods[^/]*-)?pod{_UID}")
 _POD_IN_MOUNTS: Final = re.compile(rf"/pods/{_UID}/etc-hosts /etc/hosts ")
 _CONTAINER_NAME: Final = re.compile(rf"/pods/{_UID}/containers/([^/ ]+)/[0-9a-f]+ /dev/termination-log ")
 _NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
@@ -65,8 +65,8 @@ def host(files: Files | None) -> dict[str, str]:
 def container(files: Files | None) -> dict[str, str]:
     """Return ``container.id``, and in Kubernetes the uid of the pod, the name of the container and the namespace."""
     groups, mounts = _text(files, "/proc/self/cgroup"), _text(files, "/proc/self/mountinfo")
-    pods = [*_POD_IN_CGROUP.findall(groups), *_POD_IN_MOUNTS.findall(mounts)]
-    ids = _CONTAINER_IN_CGROUP.findall(groups)
+    pods = [*POD_IN_CGROUP.findall(groups), *_POD_IN_MOUNTS.findall(mounts)]
+    ids = CONTAINER_IN_CGROUP.findall(groups)
     if not ids and not pods:  # in a pod, the mounts have the id of its sandbox
         ids = _CONTAINER_IN_MOUNTS.findall(mounts)
     found = {"container.id": ids[-1] if ids else ""}

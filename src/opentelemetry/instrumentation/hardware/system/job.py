@@ -15,6 +15,7 @@ identifies the job; the innermost one that numbers its processes gives the rank.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
 _LONGEST = 256
@@ -77,27 +78,29 @@ def read_job(environ: Mapping[str, str]) -> Job:
 
 def _identity(environ: Mapping[str, str]) -> tuple[str, str, str]:
     """Return system, identifier and key of the outermost launcher that has an identifier."""
-
-    def text(name: str) -> str:
-        value = environ.get(name, "").strip()
-        return value if len(value) <= _LONGEST and value.isprintable() else ""
-
-    if job := text("SLURM_JOB_ID"):
+    read = partial(text, environ)
+    if job := read("SLURM_JOB_ID"):
         # The batch script and all steps of a job are one job, so the step is not part of the key.
         return "slurm", job, f"slurm:{job}"
-    if raylet := text("RAY_RAYLET_PID"):
+    if raylet := read("RAY_RAYLET_PID"):
         # Most workers are started before they get a job; until then the id is all ones. So the node is the key.
-        job = text("RAY_JOB_ID")
+        job = read("RAY_JOB_ID")
         return "ray", "" if job.strip("f") == "" else job, f"ray:{raylet}"
-    if job := text("PMIX_NAMESPACE") or text("OMPI_MCA_ess_base_jobid"):
+    if job := read("PMIX_NAMESPACE") or read("OMPI_MCA_ess_base_jobid"):
         return "mpi", job, f"mpi:{job}"
-    main = f"{text('MASTER_ADDR')}:{text('MASTER_PORT')}"
-    if run := text("TORCHELASTIC_RUN_ID"):
+    main = f"{read('MASTER_ADDR')}:{read('MASTER_PORT')}"
+    if run := read("TORCHELASTIC_RUN_ID"):
         # Without --rdzv-id it is "none" in every job. Jobs on one host have different ports.
         return "torchelastic", "" if run == "none" else run, f"torchelastic:{run}:{main}"
-    if len(main) > 1 and text("RANK") and text("WORLD_SIZE"):
+    if len(main) > 1 and read("RANK") and read("WORLD_SIZE"):
         return "torch", "", f"torch:{main}"
     return "", "", ""
+
+
+def text(environ: Mapping[str, str], name: str) -> str:
+    """Return the text of a variable; "" if it is missing or cannot be a name."""
+    value = environ.get(name, "").strip()
+    return value if len(value) <= _LONGEST and value.isprintable() else ""
 
 
 def _number(environ: Mapping[str, str], *names: str) -> int | None:

@@ -195,7 +195,7 @@ class Library(AcceleratorDriver):
 
     def holders(self) -> Iterable[tuple[Device, Users]]:
         """Return the processes that use each GPU, or its MIG instances, as of the newest :meth:`usage`."""
-        return self._users
+        return [(device, users) for device, users in self._users if f.PROCESS_MEMORY.series not in device.unsupported]
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
         """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""

@@ -20,7 +20,7 @@ class Tpu(AcceleratorSource):
     scope = Scope.HOST
     rows = ("hw.", "google.tpu.")
     settings = ()
-    modules = (f"{__name__}.messages", f"{__name__}.rpc")
+    modules = (f"{__name__}.messages", "opentelemetry.instrumentation.hardware.drivers.rpc")
     absent = "there is no TPU on the PCI bus, and neither TPU_NAME nor TPU_RUNTIME_METRICS_PORTS names one"
     process_metrics = ""
     is_selectable = False

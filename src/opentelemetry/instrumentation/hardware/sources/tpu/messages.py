@@ -1,7 +1,5 @@
 """The protobuf messages of a TPU's services, as plain data.
 
-They are described here and kept in a separate descriptor pool, so that they never conflict with those that libtpu or
-tpu-info register.
 https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_info/proto/tpu_metric_service.proto
 """
 
@@ -11,9 +9,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from opentelemetry.instrumentation.hardware.drivers.protobuf import classes
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 
@@ -44,27 +42,7 @@ _MESSAGES: Final[Mapping[str, tuple[tuple[int, str, str], ...]]] = {
 tensorflow/core/profiler/profiler_service.proto."""
 
 
-def _classes() -> dict[str, Any]:
-    """The class of each message."""
-    field = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="tpu.proto", package="tpu", syntax="proto2")
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for number, field_name, words in fields:
-            *repeated, kind = words.split()
-            message.field.add(
-                name=field_name,
-                number=number,
-                label=field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL,
-                type=field.TYPE_MESSAGE if kind in _MESSAGES else getattr(field, f"TYPE_{kind.upper()}"),
-                type_name=f".tpu.{kind}" if kind in _MESSAGES else None,
-            )
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tpu.{name}")) for name in _MESSAGES}
-
-
-_CLASSES: Final = _classes()
+_CLASSES: Final = classes("tpu", _MESSAGES)
 
 
 def metric_request(name: str, skip_node_aggregation: bool) -> bytes:

@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import UNAVAILABLE
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import UNAVAILABLE
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 MIN_INTERVAL: Final = 10.0

@@ -1,21 +1,12 @@
-"""What the gRPC services of a TPU answer: a status, and samples of metrics."""
+"""The samples of metrics that the services of a TPU answer."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Number
-
-UNKNOWN: Final = 2
-INVALID_ARGUMENT: Final = 3
-DEADLINE_EXCEEDED: Final = 4
-NOT_FOUND: Final = 5
-UNIMPLEMENTED: Final = 12
-INTERNAL: Final = 13
-UNAVAILABLE: Final = 14
-"""Status codes of gRPC."""
 
 
 class Sample(NamedTuple):

@@ -13,15 +13,15 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.model import Number
-from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import (
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import (
     INVALID_ARGUMENT,
     NOT_FOUND,
     UNAVAILABLE,
     UNIMPLEMENTED,
-    Sample,
 )
+from opentelemetry.instrumentation.hardware.model import Number
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
+from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 _NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)

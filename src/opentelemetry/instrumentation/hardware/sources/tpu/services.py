@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import INTERNAL
 
 TIMEOUT: Final = 0.5
 """Seconds for a call of the metric service; it usually answers within milliseconds."""
@@ -27,8 +27,8 @@ class Services:
 
     def __init__(self) -> None:
         try:
+            from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
             from opentelemetry.instrumentation.hardware.sources.tpu import messages
-            from opentelemetry.instrumentation.hardware.sources.tpu.rpc import Channels
         except ImportError as error:
             raise Unavailable(
                 f"TPU metrics need the packages h2 and protobuf: {error}",

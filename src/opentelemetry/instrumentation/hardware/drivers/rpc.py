@@ -31,7 +31,7 @@ from h2.exceptions import H2Error
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.child import file_identity
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import (
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import (
     DEADLINE_EXCEEDED,
     INTERNAL,
     UNAVAILABLE,

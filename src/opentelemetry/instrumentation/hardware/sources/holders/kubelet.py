@@ -1,0 +1,74 @@
+"""The kubelet's PodResources: which container of which pod was given which devices.
+
+https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.proto
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.protobuf import classes
+from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
+
+_METHOD: Final = "/v1.PodResourcesLister/List"
+_TIMEOUT: Final = 2.0
+"""Seconds. The kubelet answers within milliseconds."""
+
+_CLASSES: Final[dict[str, Any]] = classes(
+    "podresources",
+    {
+        "ListPodResourcesResponse": ((1, "pod_resources", "repeated PodResources"),),
+        "PodResources": (
+            (1, "name", "string"),
+            (2, "namespace", "string"),
+            (3, "containers", "repeated ContainerResources"),
+        ),
+        "ContainerResources": ((1, "name", "string"), (2, "devices", "repeated ContainerDevices")),
+        "ContainerDevices": ((1, "resource_name", "string"), (2, "device_ids", "repeated string")),
+    },
+)
+"""The fields in use."""
+
+
+class Kubelet:
+    """A client of the kubelet.
+
+    Args:
+        socket: The path of its socket.
+    """
+
+    def __init__(self, socket: str) -> None:
+        self._address = f"unix:{socket}"
+        self._channels = Channels()
+
+    def devices(self) -> list[list[str]]:
+        """Return namespace, pod, container, resource and device of each device that a container was given.
+
+        Raises:
+            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
+        """
+        answer = self._channels.call(self._address, _METHOD, b"", _TIMEOUT)
+        try:
+            pods = _CLASSES["ListPodResourcesResponse"].FromString(answer).pod_resources
+        except DecodeError:
+            raise DriverError(INTERNAL, "invalid answer: it is not a ListPodResourcesResponse") from None
+        return [
+            [_text(word) for word in (pod.namespace, pod.name, container.name, given.resource_name, device)]
+            for pod in pods
+            for container in pod.containers
+            for given in container.devices
+            for device in given.device_ids
+        ]
+
+    def close(self) -> None:
+        """Close the connection. Safe in a forked child."""
+        self._channels.close()
+
+
+def _text(value: str | bytes) -> str:
+    """Return a text. protobuf returns bytes for a string that is not UTF-8."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

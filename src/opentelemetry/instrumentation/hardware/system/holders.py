@@ -1,0 +1,70 @@
+"""Who uses a device: the processes that its driver names, and whom their control groups belong to.
+
+``/proc/PID/cgroup`` and ``/proc/PID/status`` may be read by every user. Paths of container runtimes:
+https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers; of SLURM:
+https://slurm.schedmd.com/cgroup_v2.html; of systemd: systemd.slice(5), user@.service(5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.catalog.attributes import (
+    CONTAINER_ID,
+    K8S_POD_UID,
+    SLURM_JOB_ID,
+    USER_ID,
+)
+from opentelemetry.instrumentation.hardware.model import Attributes
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text
+from opentelemetry.instrumentation.hardware.system.identity import CONTAINER_IN_CGROUP, POD_IN_CGROUP
+
+Owner = Mapping[str, str]
+"""Attributes of whom a process works for; empty if it is not known."""
+
+_JOB: Final = re.compile(r"/job_([0-9]{1,18})(?=/|$)", re.MULTILINE)
+_USER_SLICE: Final = re.compile(r"/user-([0-9]{1,10})\.slice/")
+_UID: Final = re.compile(r"^Uid:\s+([0-9]+)", re.MULTILINE)
+
+
+class HeldDevice(NamedTuple):
+    """A device and the processes that use it.
+
+    Attributes:
+        vendor: The name of its source.
+        names: What others call it, in lower case: its id, UUID and PCI address.
+        number: Its index among the devices of the vendor; -1 for a part of a device.
+        attributes: ``hw.id`` and the others that identify it.
+        memory: Bytes of its memory in use; None if unknown.
+        users: For each process, whom it works for and its bytes of the memory; None if the driver does not list them.
+    """
+
+    vendor: str
+    names: Collection[str]
+    number: int
+    attributes: Attributes
+    memory: int | None
+    users: Sequence[tuple[Owner, int | None]] | None
+
+
+def owner(pid: int, files: Files) -> Owner:
+    """Return pod, container, SLURM job and user of a process.
+
+    A pod or a container has no user but that of its slice: the ids in it are mostly those of its image.
+    """
+    groups = read_text(files, f"/proc/{pid}/cgroup")
+    if not groups:
+        return {}
+    containers, pods = CONTAINER_IN_CGROUP.findall(groups), POD_IN_CGROUP.findall(groups)
+    jobs, users = _JOB.findall(groups), _USER_SLICE.findall(groups)
+    if not (users or containers or pods):
+        users = _UID.findall(read_text(files, f"/proc/{pid}/status"))
+    found = {
+        K8S_POD_UID: pods[-1].replace("_", "-") if pods else "",
+        CONTAINER_ID: containers[-1] if containers else "",
+        SLURM_JOB_ID: jobs[-1] if jobs else "",
+        USER_ID: users[-1] if users else "",
+    }
+    return {name: value for name, value in found.items() if value}
