@@ -30,6 +30,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SCHEMA_URL,
     SPAN_ATTRIBUTES,
 )
+from opentelemetry.instrumentation.hardware.catalog.presets import MINIMAL, NOT_STANDARD, SeriesPattern, presets_of
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -97,9 +98,8 @@ def _reported(row: Metric) -> str:
     if row.opt_in:
         return f"opt-in, or with `DETAIL={row.opt_in}`"
     extras = row.opt_in_extras
-    return (
-        f"default, {extras}" if extras.startswith("with ") else f"default (opt-in: {extras})" if extras else "default"
-    )
+    when = "default" if "standard" in presets_of(row) else "with `PRESET=all`"
+    return f"{when}, {extras}" if extras.startswith("with ") else f"{when} (opt-in: {extras})" if extras else when
 
 
 def _metric(row: Metric) -> str:
@@ -132,12 +132,21 @@ def _overview() -> str:
     """Return a table with the names of all metrics, one line per heading."""
     rows = []
     for heading, metrics in groups().items():
-        default, opt_in = (
-            " ".join(f"[`{row.name}`](#{_anchor(row.name)})" for row in metrics if bool(row.opt_in) is wanted)
-            for wanted in (False, True)
-        )
-        rows.append((heading, default, opt_in))
-    return table(("", "by default", "opt-in"), rows)
+        links = {row: f"[`{row.name}`](#{_anchor(row.name)})" for row in metrics}
+        default = [link for row, link in links.items() if "standard" in presets_of(row)]
+        opt_in = [link for row, link in links.items() if row.opt_in]
+        others = [link for link in links.values() if link not in (*default, *opt_in)]
+        rows.append((heading, " ".join(default), " ".join(others), " ".join(opt_in)))
+    return table(("", "by default", "with `PRESET=all`", "opt-in"), rows)
+
+
+def _preset(patterns: Iterable[SeriesPattern]) -> str:
+    """Return the series of a preset, by metric."""
+    by_name: dict[str, list[str]] = {}
+    for name, attribute, value in patterns:
+        by_name.setdefault(name, []).extend([f"{attribute}={value}"] if attribute else [])
+    words = (f"`{name}`" + (f" (`{'`, `'.join(which)}`)" if which else "") for name, which in by_name.items())
+    return ", ".join(words)
 
 
 def _anchor(heading: str) -> str:
@@ -191,6 +200,8 @@ def pages() -> dict[str, str]:
         "prefix": PREFIX,
         "schema": SCHEMA_URL.rpartition("/")[2],
         "overview": _overview(),
+        "minimal": _preset(MINIMAL),
+        "not_standard": _preset(NOT_STANDARD),
         "metrics": _metrics(),
         "attributes": _attributes(),
         "coverage": "\n\n".join(f"## {heading}\n\n{table(head, rows)}" for heading, head, rows in ways.tables()),

@@ -73,6 +73,7 @@ class Way:
             "OTEL_METRIC_EXPORT_INTERVAL": "500",
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "host,process",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS,
+            "OTEL_PYTHON_HARDWARE_PRESET": "all",
             "NO_PROXY": "*",
         }
 
@@ -226,6 +227,7 @@ SOMETIMES = {
     c.HW_GPU_INFO: {c.HW_SERIAL_NUMBER, c.GPU_ECC_MODE},  # a GeForce has neither
     c.HW_ERRORS: {c.GPU_XID},  # only errors of that type
     c.HW_GPU_NVLINK_UP: {c.GPU_LINK_NUMBER},  # on request
+    **dict.fromkeys((c.HW_HOLDER_INFO, c.HW_HOLDER_MEMORY), {*c.HW_HOLDER}),
 }
 """Attributes that not every point of a metric has."""
 
@@ -268,7 +270,7 @@ OPTIONAL = {
 """Default metrics that not every Linux machine has, with the reason; all others have to arrive."""
 
 
-OTHERS = ("hw.npu.", "process.npu.", "google.", "aws.", "openmetrics.")
+OTHERS = ("hw.npu.", "process.npu.", "google.", "aws.", "openmetrics.", "hw.holder.")
 """Prefixes of metrics of devices that are not simulated here, and of scraped endpoints."""
 
 

@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
 
 
 class Program:
@@ -44,7 +45,9 @@ class Program:
     def session(self) -> Session:
         """Another session of the same sources."""
         stage = self.stage
-        made = SimpleNamespace(collector=stage.collector, counters=stage.counters, collect=self._collect)
+        made = SimpleNamespace(
+            collector=stage.collector, counters=stage.counters, collect=self._collect, config=Config()
+        )
         made.pid = os.getpid()
         return cast(Session, made)
 

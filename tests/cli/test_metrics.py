@@ -10,6 +10,7 @@ from tests.children import run
 from tests.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.catalog.presets import presets_of
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.version import __version__
 from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
@@ -45,7 +46,12 @@ def test_metrics_json_has_all_of_a_catalog_row() -> None:
     for row in CATALOG:
         each = found[row.name]
         assert each["attributes"] == list(row.attributes)
-        assert (each["kind"], each["unit"], each["default"]) == (row.kind.value, row.unit, not row.opt_in)
+        assert (each["kind"], each["unit"], each["default"]) == (
+            row.kind.value,
+            row.unit,
+            "standard" in presets_of(row),
+        )
+        assert each["presets"] == presets_of(row)
         assert (each["source"], each["help"]) == (row.source, row.help)
         assert each["wandb"] == keys.get(row.name, [])
         assert row.opt_in in ("", "request") or f"DETAIL={row.opt_in}" in each["how"]

@@ -57,7 +57,7 @@ session._LONGEST_JOIN = 0.2
 meters = provider(JOURNAL, 0.1)
 set_meter_provider(meters)
 instrumentor = HardwareInstrumentor()
-instrumentor.instrument(sample_interval=0.2, **dict(word.split("=") for word in sys.argv[4:]))
+instrumentor.instrument(sample_interval=0.2, preset="all", **dict(word.split("=") for word in sys.argv[4:]))
 until(lambda: newest(JOURNAL), "export")
 until(lambda: health() == [0], "metric that reports the source as down")
 until(lambda: any(f"Source {SOURCE}" in text for text in heard), "log message about it")

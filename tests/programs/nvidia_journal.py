@@ -35,7 +35,7 @@ instrumentor = HardwareInstrumentor()
 
 
 def instrument() -> None:
-    instrumentor.instrument(sample_interval=min(INTERVAL, 10))
+    instrumentor.instrument(sample_interval=min(INTERVAL, 10), preset="all")
 
 
 def export() -> None:

@@ -115,7 +115,8 @@ def playing(
     provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
     ours = HardwareInstrumentor()
     with patch.object(instrumentor, "Session", session), patch.object(found, "discover", _discovered):
-        ours.instrument(meter_provider=provider, **{"spans": "off", **(settings or {})})  # another test may have spans
+        # Another test may have spans.
+        ours.instrument(meter_provider=provider, **{"spans": "off", "preset": "all", **(settings or {})})
     try:
         yield Playing(reader, made[0], clock)
         ours.uninstrument()

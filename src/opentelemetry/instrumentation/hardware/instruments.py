@@ -15,7 +15,7 @@ from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.catalog import HW_HOLDER_INFO, HW_HOLDER_MEMORY, SCHEMA_URL, SCOPE
-from opentelemetry.instrumentation.hardware.model import Kind, Metric
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -81,6 +81,7 @@ class Instruments:
         self._ready: set[_Key] = set()
         self._parts: dict[_Key, Sequence[Observation]] = {}
         self._names: dict[tuple[str, str], int] = {}
+        self._exported: dict[_Key, Callable[[Attributes], bool] | None] = {}
         self._failed = False
         self._watched: object = None
 
@@ -140,7 +141,7 @@ class Instruments:
     def open(self, session: Session) -> None:
         """Report the values of a session, beginning with the next collection."""
         self.counters = session.counters
-        self._readers, self._failed = Readers(), False
+        self._readers, self._exported, self._failed = Readers(), {}, False
         self._session, self._kept = session, self._provider()
         self.register(session.collector.metrics())
 
@@ -198,8 +199,16 @@ class Instruments:
             if provider is not None:
                 forget_series(provider, _RENEWED)
             for metric, points in snapshot.values.items():
-                if metric.key in self._ready:
-                    self._parts[metric.key] = [Observation(value, attributes, _CONTEXT) for value, attributes in points]
+                if metric.key not in self._ready:
+                    continue
+                if metric.key not in self._exported:
+                    self._exported[metric.key] = session.config.exported(metric)
+                keeps = self._exported[metric.key]
+                self._parts[metric.key] = [
+                    Observation(value, attributes, _CONTEXT)
+                    for value, attributes in points
+                    if keeps is None or keeps(attributes)
+                ]
         except Exception:
             if not self._failed:
                 self._failed = True

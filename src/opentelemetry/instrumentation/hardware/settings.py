@@ -9,17 +9,18 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from fnmatch import fnmatchcase
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
+from opentelemetry.instrumentation.hardware.catalog.presets import MINIMAL, NOT_STANDARD, PRESETS, SeriesPattern
 from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints
-from opentelemetry.instrumentation.hardware.model import Metric
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric
 from opentelemetry.instrumentation.hardware.parsing import (
     InvalidValueError,
     Parser,
@@ -42,6 +43,9 @@ SOURCE_GROUP: Final = "opentelemetry_hardware_source"
 
 _JOB: Final = PREFIX + "JOB"
 """Set by this package in the environment of child processes; not a setting."""
+
+_MOST_VALUES: Final = 1000
+"""Values of attributes for which it is known whether the series is exported."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -104,15 +108,23 @@ class Config:
         "Whether this process reports the host and its devices. auto: one process of each job does; ranks that see "
         "different devices each report theirs. always, never: regardless of the other processes of the job.",
     )
+    preset: str | None = setting(
+        choice(*PRESETS),
+        "standard",
+        f"Series to export. {'; '.join(f'{word}: {meaning}' for word, meaning in PRESETS.items())}. "
+        "'otel-hardware metrics --preset' lists and counts them.",
+    )
     include_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.cpu.load_average.*", str.lower),
         "none",
-        "Metrics to report although they are not reported by default. Naming a default metric adds its extra series.",
+        "Metrics to report although the preset or the defaults leave them out; of a default metric, also its extra "
+        "series. A condition selects series: hw.gpu.utilization{hw.gpu.task=fp16}.",
     )
     exclude_metrics: list[str] | None = setting(
         words("metric names or patterns, such as system.paging.*", str.lower),
         "none",
-        "Metrics not to report. Takes precedence over INCLUDE_METRICS and DETAIL.",
+        "Metrics not to report, or series of a metric that are not exported: hw.gpu.utilization{hw.gpu.task=jpeg}. "
+        "Takes precedence over INCLUDE_METRICS, DETAIL and PRESET.",
     )
     detail: list[str] | None = setting(
         words(", ".join(DETAILS), one_of(*DETAILS)),
@@ -277,13 +289,39 @@ class Config:
 
     def wants(self, metric: Metric) -> bool:
         """Whether the metric is reported."""
-        if _matches(metric, self.exclude_metrics):
+        if any(not pattern.attribute for pattern in _of(metric, self.exclude_metrics)):
             return False
         return not metric.opt_in or metric.opt_in in (self.detail or ()) or self.names(metric)
 
     def names(self, metric: Metric) -> bool:
         """Whether ``INCLUDE_METRICS`` names the metric, which then has its extra series as well."""
-        return _matches(metric, self.include_metrics)
+        return bool(_of(metric, self.include_metrics))
+
+    def exported(self, metric: Metric) -> Callable[[Attributes], bool] | None:
+        """Return whether a series of a wanted metric is exported; None if all are."""
+        excluded, included = _of(metric, self.exclude_metrics), _of(metric, self.include_metrics)
+        is_optional = metric.opt_in or metric.endpoint or metric not in CATALOG
+        preset = "all" if is_optional else self.preset or "standard"
+        minimal = (
+            [pattern for pattern in MINIMAL if pattern.is_of(metric)] if preset == "minimal" else [SeriesPattern("*")]
+        )
+        surplus = [pattern for pattern in NOT_STANDARD if pattern.is_of(metric)] if preset == "standard" else []
+        if not excluded and not surplus and SeriesPattern("*") in minimal:
+            return None
+
+        names = {pattern.attribute for pattern in (*minimal, *surplus, *included, *excluded)}
+
+        @lru_cache(_MOST_VALUES)
+        def keeps(*values: str | int) -> bool:
+            attributes = dict(zip(names, values))
+
+            def is_one(patterns: Iterable[SeriesPattern]) -> bool:
+                return any(pattern.matches(attributes) for pattern in patterns)
+
+            is_in_preset = is_one(minimal) and not is_one(surplus)
+            return (is_in_preset or is_one(included)) and not is_one(excluded)
+
+        return lambda attributes: keeps(*(attributes.get(name, "") for name in names))
 
     def selects(self, source: str) -> bool:
         """Whether ``SOURCES`` allows the source to be read."""
@@ -294,8 +332,9 @@ class Config:
         return not included or source in included
 
 
-def _matches(metric: Metric, patterns: Sequence[str] | None) -> bool:
-    return any(fnmatchcase(metric.name.lower(), pattern) for pattern in patterns or ())
+def _of(metric: Metric, patterns: Sequence[str] | None) -> list[SeriesPattern]:
+    """Return those of the patterns that the metric may have series of."""
+    return [pattern for text in patterns or () if (pattern := SeriesPattern.parse(text)).is_of(metric)]
 
 
 def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
@@ -306,7 +345,7 @@ def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
         endpoints: The endpoints to scrape. Their metrics, and those of third-party sources, are not known in advance:
             if there are any, every pattern may match.
     """
-    found = [pattern for pattern in patterns if not any(_matches(row, [pattern]) for row in CATALOG)]
+    found = [pattern for pattern in patterns if not any(_of(row, [pattern]) for row in CATALOG)]
     if not found or endpoints:
         return []
     from importlib.metadata import entry_points  # slow to import

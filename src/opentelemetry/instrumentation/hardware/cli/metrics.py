@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS, presets_of
 from opentelemetry.instrumentation.hardware.cli.layout import columns, wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
@@ -25,6 +27,7 @@ examples:
   otel-hardware metrics system.cpu.utilization  everything about one
   otel-hardware metrics '*memory*'              everything about those that match
   otel-hardware metrics --default               only those reported by default
+  otel-hardware metrics --preset minimal        counts the series of a preset
   otel-hardware metrics --format json           for programs
 
 exit status: 0; 2 if nothing matches.
@@ -42,15 +45,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
     parser.add_argument("--default", action="store_true", help="only metrics that are reported by default")
+    parser.add_argument(
+        "--preset", choices=[*PRESETS], help="count the series that this preset exports on this machine"
+    )
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the catalog."""
+    if arguments.preset:
+        return _print_series(arguments.preset)
     from opentelemetry.instrumentation.hardware.catalog import CATALOG
     from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
 
-    rows = [row for row in CATALOG if not (arguments.default and row.opt_in)]
+    rows = [row for row in CATALOG if not arguments.default or "standard" in presets_of(row)]
     if arguments.glob is not None:
         rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
     if not rows:
@@ -65,6 +73,39 @@ def run(arguments: argparse.Namespace) -> int:
         lines = _details(rows, keys, shutil.get_terminal_size((100, 24)).columns)
     for line in lines:
         print(line)
+    return 0
+
+
+def _print_series(preset: str) -> int:
+    """Read this machine, and print how many series a preset exports."""
+    from opentelemetry.instrumentation.hardware.cli.view import Viewer
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+    from opentelemetry.instrumentation.hardware.settings import Config
+
+    session = Session(Config.read(), environ={}, all_processes=True)
+    session.start()
+    try:
+        viewer = Viewer(session)
+        time.sleep(1)  # a rate needs two readings
+        values = viewer.collect().snapshot.values
+    finally:
+        session.close()
+    totals = []
+    for name in PRESETS:
+        config = session.config.changed(preset=name)
+        found = {}
+        for metric, points in values.items():
+            is_exported = config.exported(metric) or (lambda _: True)
+            found[metric] = [attributes for _, attributes in points if is_exported(attributes)]
+        totals.append(f"{name} {sum(map(len, found.values()))}")
+        if name == preset:
+            rows = [(metric.name, str(len(series))) for metric, series in found.items() if series]
+            events = {frozenset(attributes.items()) for series in found.values() for attributes in series}
+    for line in columns([("METRIC", "SERIES"), *rows], _UNLIMITED):
+        print(line)
+    print()
+    print(f"Series on this machine by preset: {', '.join(totals)}.")
+    print(f"An export with {preset} has {len(events)} sets of attributes, each of which is an event in Honeycomb.")
     return 0
 
 
@@ -88,7 +129,8 @@ def _object(row: Metric, keys: Sequence[str]) -> dict[str, object]:
         "attributes": list(row.attributes),
         "window": row.window.value,
         "scope": row.scope.value,
-        "default": not row.opt_in,
+        "default": "standard" in presets_of(row),
+        "presets": presets_of(row),
         "how": how(row),
         "source": row.source,
         "wandb": keys,
@@ -102,11 +144,13 @@ def how(row: Metric) -> str:
         return f"opt-in: {PREFIX}INCLUDE_METRICS={row.name}"
     if row.opt_in:
         return f"opt-in: {PREFIX}DETAIL={row.opt_in}"
+    presets = presets_of(row)
+    when = "by default" if "standard" in presets else f"with {PREFIX}PRESET=all"
     if row.opt_in_extras.startswith("with "):
-        return f"by default; {row.opt_in_extras}"
+        return f"{when}; {row.opt_in_extras}"
     if row.opt_in_extras:
-        return f"by default; {PREFIX}INCLUDE_METRICS={row.name} adds {row.opt_in_extras}"
-    return "by default"
+        return f"{when}; {PREFIX}INCLUDE_METRICS={row.name} adds {row.opt_in_extras}"
+    return when
 
 
 def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:

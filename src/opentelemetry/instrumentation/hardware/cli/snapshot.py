@@ -169,7 +169,7 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 
     set_defaults(os.environ, arguments.every)
-    session = _session(arguments, config, pid)
+    session = _session(arguments, config.changed(preset="all"), pid)
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], Resource.create(of_agent(pid)), shutdown_on_exit=False)
     instrumentor = HardwareInstrumentor()
