@@ -227,7 +227,8 @@ SOMETIMES = {
     c.HW_GPU_INFO: {c.HW_SERIAL_NUMBER, c.GPU_ECC_MODE},  # a GeForce has neither
     c.HW_ERRORS: {c.GPU_XID},  # only errors of that type
     c.HW_GPU_NVLINK_UP: {c.GPU_LINK_NUMBER},  # on request
-    **dict.fromkeys((c.HW_HOLDER_INFO, c.HW_HOLDER_MEMORY), {*c.HW_HOLDER}),
+    c.HW_HOLDER_INFO: {*c.HW_HOLDER},  # those that are known
+    c.HW_HOLDER_MEMORY: {*c.HW_HOLDER},
 }
 """Attributes that not every point of a metric has."""
 
