@@ -100,5 +100,5 @@ class ByHand:
 class _Still(Session):
     """A Session whose sources are read by hand."""
 
-    def start(self, on_reading: Callable[[], None] = lambda: None) -> None:
-        self.on_reading = on_reading
+    def start(self) -> None:
+        pass
