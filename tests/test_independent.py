@@ -86,6 +86,7 @@ class Ours:
             meter_provider=self._provider,
             sample_interval=INTERVAL,
             counter_origin="boot",
+            preset="all",
             interfaces=list(psutil.net_io_counters(pernic=True)),
             include_metrics=[
                 "system.cpu.load_average.*",

@@ -159,7 +159,7 @@ def _sources(config: Config) -> tuple[list[Finding], dict[str, dict[str, int]]]:
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.sources import discover
 
-    session = Session(config, environ={})
+    session = Session(config, environ={}, all_processes=True)
     session.start()
     findings: list[Finding] = []
     series = {}
@@ -250,6 +250,8 @@ def _found(runner: SourceRunner, now: float) -> str:
     from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
 
     points = runner.points(now)
+    if not points:
+        return "nothing to report here"
     gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
     names: dict[str, dict[str, None]] = {}
     facts = []
