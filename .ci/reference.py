@@ -24,6 +24,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
     ERROR_TYPE,
     ERROR_TYPES,
+    EVENTS,
     HW_ERRORS,
     OWN_ATTRIBUTES,
     PROPOSALS,
@@ -34,6 +35,7 @@ from opentelemetry.instrumentation.hardware.catalog.presets import MINIMAL, NOT_
 from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.sources.nvidia import xids
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import UNITS
 from opentelemetry.instrumentation.hardware.wandb import keys as wandb
 
@@ -193,6 +195,25 @@ def _spans() -> str:
     return table(("attribute", "unit", "meaning", "metric of that name", "open proposals"), rows)
 
 
+def _events() -> str:
+    rows = [(f"`{name}`", text, " ".join(f"`{each}`" for each in names)) for name, (text, names) in EVENTS.items()]
+    return table(("event", "meaning", "attributes"), rows)
+
+
+def _xids() -> str:
+    """Return a table of the Xids. Numbers of one meaning share a row."""
+    numbers: dict[xids.Xid, list[int]] = {}
+    for number, each in xids.XIDS.items():
+        numbers.setdefault(each, []).append(number)
+    return table(
+        ("Xid", "meaning", "what to do", "severity"),
+        [
+            (", ".join(map(str, which)), meaning, remedy, "`INFO`" if is_of_program else "`ERROR`")
+            for (meaning, remedy, is_of_program), which in numbers.items()
+        ],
+    )
+
+
 def pages() -> dict[str, str]:
     """Return the text of each page in ``docs/``."""
     values = {
@@ -207,6 +228,9 @@ def pages() -> dict[str, str]:
         "coverage": "\n\n".join(f"## {heading}\n\n{table(head, rows)}" for heading, head, rows in ways.tables()),
         "settings": _settings(),
         "spans": _spans(),
+        "events": _events(),
+        "xids": _xids(),
+        "xid_catalog": xids.CATALOG,
         "span_errors": span_errors.tables(),
         "options": "\n".join(f"      # {setting.name}: {setting.metadata['form']}" for setting in fields(Config)),
         "series_total": str(TOTAL),

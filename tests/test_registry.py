@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tests.test_catalog import COMPLETE, INSTALLED, STANDARD, attribute_names
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL, SPAN_ATTRIBUTES
+from opentelemetry.instrumentation.hardware.catalog import CATALOG, EVENTS, SCHEMA_URL, SPAN_ATTRIBUTES
 from opentelemetry.instrumentation.hardware.model import Metric
 
 registry = pytest.importorskip("registry", reason="the generator is not part of this source archive")
@@ -50,16 +50,18 @@ def test_manifest_depends_on_the_conventions_that_the_catalog_follows() -> None:
 
 
 def test_attributes_have_the_fields_of_the_format() -> None:
-    types = {"string": str, "int": int}
+    types = {"string": str, "int": int, "boolean": bool}
     for attribute in attributes():
         if "note" in attribute:  # of a span
             assert re.fullmatch("Unit: (J|s|1|By)[.]", attribute["note"])
             continue
-        assert attribute.keys() == {"id", "type", "stability", "brief", "examples"}
-        assert attribute["examples"]
+        has_examples = attribute["type"] != "boolean"
+        assert attribute.keys() == {"id", "type", "stability", "brief", *["examples"] * has_examples}
+        assert bool(attribute.get("examples")) is has_examples
         assert attribute["stability"] == "development"
         assert attribute["brief"].endswith(".")
-        assert all(type(example) is types[attribute["type"]] for example in attribute["examples"]), attribute["id"]
+        known = types[attribute["type"]]
+        assert all(type(example) is known for example in attribute.get("examples", ())), attribute["id"]
 
 
 def test_metrics_have_the_fields_of_the_format() -> None:
@@ -70,11 +72,19 @@ def test_metrics_have_the_fields_of_the_format() -> None:
         assert all(reference.keys() == {"ref"} for reference in group.get("attributes", ()))
 
 
+def test_events_have_the_fields_of_the_format() -> None:
+    groups = parsed("events")["groups"]
+    assert [group["name"] for group in groups] == [*EVENTS]
+    for group in groups:
+        assert group.keys() == {"id", "type", "name", "stability", "brief", "attributes"}
+        assert (group["id"], group["type"]) == (f"event.{group['name']}", "event")
+
+
 def test_every_reference_is_defined_once() -> None:
     defined = Counter(attribute["id"] for attribute in attributes())
     assert set(defined.values()) == {1}
-    metrics = parsed("metrics")
-    used = {reference["ref"] for group in metrics["groups"] for reference in group.get("attributes", ())}
+    groups = [*parsed("metrics")["groups"], *parsed("events")["groups"]]
+    used = {reference["ref"] for group in groups for reference in group.get("attributes", ())}
     of_spans = {each.name for each in SPAN_ATTRIBUTES}
     assert of_spans <= defined.keys()
     assert not (defined.keys() - of_spans) & attribute_names(), "the conventions define them"

@@ -16,6 +16,8 @@ from tests import children
 from tests.sink import Sink
 from tests.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware.catalog import RESOURCE_ATTRIBUTES
+
 DETECT = {"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "hardware_job"}
 TASK = {"SLURM_JOB_ID": "42", "SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NODEID": "1"}
 TASK |= {"SLURM_STEP_NUM_TASKS": "4"}
@@ -72,6 +74,15 @@ def test_job_has_the_names_of_others(
 ) -> None:
     found = detected(monkeypatch, environ)
     assert {name: value for name, value in found.items() if name.startswith(("slurm", "ray", "training", "dl."))} == job
+    assert job.keys() <= {*RESOURCE_ATTRIBUTES, "slurm.job.id"}
+
+
+def test_slurm_job_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"JOB_NAME": "pretrain", "JOB_PARTITION": "h100", "JOB_ACCOUNT": "nlp", "JOB_USER": "ada"}
+    found = detected(monkeypatch, {**TASK, **{f"SLURM_{name}": value for name, value in facts.items()}})
+    names = ("slurm.job.name", "slurm.partition", "slurm.account", "slurm.user")
+    assert [found[name] for name in names] == [*facts.values()]
+    assert {*names} <= RESOURCE_ATTRIBUTES.keys()
 
 
 def test_attributes_of_the_user_win(monkeypatch: pytest.MonkeyPatch) -> None:

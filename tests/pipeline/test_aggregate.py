@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.stage import BUSY, DIPPING, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
-from opentelemetry.instrumentation.hardware.catalog import SYSTEM_PAGING_FAULTS
+from opentelemetry.instrumentation.hardware.catalog import ERROR_TYPE, GPU_XID, HW_ERRORS, SYSTEM_PAGING_FAULTS
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Number, Point, Rate, Series, Values
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import KEPT, Aggregator, Totals
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -702,3 +702,21 @@ def test_peak_survives_missing_and_failed_readings() -> None:
     assert readings.value(series) == 5.0
     assert readings.value(series, since=0.0) == 2.0
     assert readings.value(series, since=3.0) == 1.0
+
+
+# -- Events: kinds appear with their first event.
+
+
+def test_new_kind_of_event_begins_with_0_for_each_reader() -> None:
+    readings = Readings()
+    first, new = (Series(HW_ERRORS, {ERROR_TYPE: "xid", GPU_XID: number}) for number in ("79", "31"))
+    readings.add(1.0, [first(0)])
+    readings.add(2.0, [first(1), new(2)])
+    assert readings.window() == {first: 1, new: 2}, "a reader that collects for the first time"
+    assert readings.window(since=1.0) == {first: 1, new: 0}
+    readings.add(3.0, [first(1), new(3)])
+    assert readings.window(since=1.0) == {first: 1, new: 0}, "a reader that collects less often"
+    assert readings.window(since=2.0) == {first: 1, new: 3}
+    assert readings.aggregator.published is not None
+    last = by_series(readings.aggregator.published.window(readings.totals[1.0], is_last=True))
+    assert last == {first: 1, new: 3}, "no other collection follows"

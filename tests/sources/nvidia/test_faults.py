@@ -171,6 +171,7 @@ def test_gpu_lost_before_start_has_status_failed_until_it_responds(
         assert machine.tick(2).one("hw.power", hw_id=f"{UUID}0") == pytest.approx(512.6)
         machine.fake.event(0, 94)
         machine.fake.event(1, 13)
+        machine.tick(2)
         now = machine.tick(2)
         found = [now.total("hw.errors", error_type="xid", hw_name=name) for name in ("GPU 0", "GPU 1")]
         assert found == [1, 1], "its events are received from then on"
@@ -192,6 +193,7 @@ def test_xid_events_are_registered_anew_after_a_gpu_comes_back(tmp_path: Path, c
         machine.tick(10)
         for gpu in (0, 1):
             machine.fake.event(gpu, 31)
+        machine.tick(10)
         now = machine.tick(10)
         assert now.total("hw.errors", error_type="xid", hw_name="GPU 0") == 2
         assert now.total("hw.errors", error_type="xid", hw_name="GPU 1") == 3

@@ -1036,7 +1036,7 @@ def test_xid_events_are_counted_by_number_and_logged_once_per_kind(
         assert xids(machine.tick(2), hw_name="GPU 0") == {"13": 3, "45": 1}
     messages = [record.getMessage() for record in caplog.records if "Xid" in record.getMessage()]
     assert len(messages) == 3, messages
-    assert "GPU 0 (GPU-00002330-0000-4000-8000-000000000000): Xid 13, " in messages[0]
+    assert "GPU 0 (GPU-00002330-0000-4000-8000-000000000000): Xid 13: exception of the graphics" in messages[0]
     assert ["Xid 31" in messages[1], "Xid 45" in messages[2]] == [True, True] or [
         "Xid 45" in messages[1],
         "Xid 31" in messages[2],
@@ -1048,6 +1048,7 @@ def test_unknown_xid_numbers_share_one_series(tmp_path: Path) -> None:
         machine.tick(0)
         for number in (0, 200, 4711, 2**40, 2**64 - 1, 199):
             machine.fake.event(0, number)
+        machine.tick(2)
         assert xids(machine.tick(2)) == {"other": 5, "199": 1}
 
 

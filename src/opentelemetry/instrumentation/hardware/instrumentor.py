@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.sdk import (
+    event_emitter,
     exports_any_spans,
     import_early,
     is_instrumented,
@@ -187,6 +188,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self._session, self._has_warned = session, False
         session.has_reader = self._has_reader
         session.on_reading = self._after_reading
+        if session.has_accelerators:
+            session.on_event = event_emitter()
         self._attach(provider, session)
         if not session.has_started and self._recorder is not None and self._recorder.is_exported():
             session.start()

@@ -158,6 +158,24 @@ class SeriesCache(dict["Metric | tuple[Metric | str | int, ...]", Series]):
         return series
 
 
+class Event(NamedTuple):
+    """What happened to a device; a log record with an event name.
+
+    Attributes:
+        time: Nanoseconds since the epoch.
+        name: Its name, one of the catalog's.
+        is_error: Whether its severity is ERROR; else INFO.
+        body: What happened.
+        attributes: The device, and facts of the event.
+    """
+
+    time: int
+    name: str
+    is_error: bool
+    body: str
+    attributes: Attributes
+
+
 class Unavailable(Exception):  # noqa: N818 - it is a state of the machine, not an error
     """A source is not available on this machine.
 

@@ -11,6 +11,7 @@ One function each, with the reason. Checked with versions 1.39 to 1.45 of opente
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
@@ -20,8 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
 
+from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
+from opentelemetry.instrumentation.hardware.model import Event
+from opentelemetry.instrumentation.hardware.version import __version__
+
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import Span, Tracer, TracerProvider
+
+_LOG = logging.getLogger(__name__)
 
 _Methods: TypeAlias = "tuple[Any, Any, Any]"
 
@@ -249,6 +256,35 @@ def configurator() -> type[Any]:
     from opentelemetry.sdk._configuration import _OTelSDKConfigurator
 
     return type("Configurator", (_OTelSDKConfigurator,), {})  # the SDK's is abstract
+
+
+# -- events
+
+
+def event_emitter() -> Callable[[Event], None]:
+    """Return a function that emits an event through the global LoggerProvider. It never raises.
+
+    ``opentelemetry._logs`` is the interface for logs, which is not stable yet. It is imported here, not at the first
+    event: our threads must not import.
+    """
+    from opentelemetry._logs import LogRecord, SeverityNumber, get_logger_provider
+
+    def emit(event: Event) -> None:
+        severity = SeverityNumber.ERROR if event.is_error else SeverityNumber.INFO
+        try:
+            record = LogRecord(
+                timestamp=event.time,
+                severity_number=severity,
+                severity_text=severity.name,
+                body=event.body,
+                attributes=event.attributes,
+                event_name=event.name,
+            )
+            get_logger_provider().get_logger(SCOPE, __version__, schema_url=SCHEMA_URL).emit(record)
+        except Exception:  # of a processor of the program
+            _LOG.debug("The event %s could not be emitted", event.name, exc_info=True)
+
+    return emit
 
 
 # -- forked children

@@ -8,15 +8,18 @@ mean the same for every vendor.
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import inf
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, SubDevice
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.model import Metric, Number, Point, Rate, Series
+from opentelemetry.instrumentation.hardware.model import Event, Metric, Number, Point, Rate, Series
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Owner
 
 STATES: Final = ("ok", "degraded", "failed")
@@ -47,6 +50,9 @@ _BUSY: Final = {
 }
 _MOST_READINGS: Final = 32
 """Maximum number of readings for which a failed device is not read."""
+
+_MOST_EVENTS: Final = 64
+"""Events of a device that are kept until they are emitted, at its next reading."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -81,6 +87,7 @@ class Device:
         unsupported: Reasons by series. A text in place of a series is printed unchanged.
         memory_used: Bytes of its memory in use, as of the newest reading; None if unknown.
         updated: When the energy counter was updated, in seconds since the epoch; None if the driver does not report it.
+        events: What happened to it and has not been emitted yet.
     """
 
     remedies: ClassVar[Mapping[str, str]] = {}
@@ -111,6 +118,7 @@ class Device:
         self.counters: set[Series] = set()
         self.unsupported: dict[Series | str, str] = {}
         self.updated: float | None = None
+        self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
         self.backoff = Backoff(2, _MOST_READINGS + 1)
         self.readings = 0
         self.memory_used: Number | None = None
@@ -272,6 +280,8 @@ class Device:
         """Record that the device does not respond. This is logged once."""
         if not self.trouble:
             _LOG.warning("%s (%s): %s; its metrics are missing until it responds", self.name, self.id, reason)
+            self.trouble = reason
+            self.add_event(c.DEVICE_LOST, True, reason, {c.FAULT_REMEDY: self.remedy()})
         self.trouble = reason
         self.backoff.fail(self.readings)
 
@@ -279,8 +289,15 @@ class Device:
         """Record that the device responds."""
         if self.trouble:
             _LOG.info("%s (%s) responds again", self.name, self.id)
+            self.add_event(c.DEVICE_RECOVERED, False, "responds again")
         self.trouble = ""
         self.backoff.succeed()
+
+    def add_event(self, name: str, is_error: bool, text: str, facts: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Add an event, which is emitted if the device is reported. Attributes without a value are left out."""
+        device = {c.HW_ID: self.id, c.HW_NAME: self.name, c.HW_TYPE: self.type, c.HW_PARENT: self.parent}
+        attributes = {key: value for key, value in {**device, **facts}.items() if value}
+        self.events.append(Event(time.time_ns(), name, is_error, f"{self.name}: {text}", attributes))
 
     def remedy(self) -> str:
         """Return what to do while the device does not respond; "" if unknown."""

@@ -286,6 +286,9 @@ class AcceleratorSource(Source):
     def _sampled(self) -> Iterator[Point]:
         for device in self.all_devices():
             is_selected = self._is_reported(device)
+            for event in device.events if is_selected else ():
+                self.context.emit(event)
+            device.events.clear()
             if not (is_selected or device.trouble):
                 continue
             device.readings += 1

@@ -13,6 +13,7 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.catalog import gpu, hardware, host, npu, own, process, scraped
 from opentelemetry.instrumentation.hardware.catalog.attributes import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.errors import *  # noqa: F403
+from opentelemetry.instrumentation.hardware.catalog.events import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.gpu import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.hardware import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.host import *  # noqa: F403

@@ -44,6 +44,7 @@ GPU_TYPE: Final = "hw.gpu.type"
 GPU_LINK: Final = "hw.gpu.link.type"
 GPU_LINK_NUMBER: Final = "hw.gpu.link.number"
 GPU_XID: Final = "hw.gpu.xid"
+FAULT_REMEDY: Final = "hw.fault.remedy"
 GPU_ECC_MODE: Final = "hw.gpu.ecc.mode"
 GPU_PERSISTENCE_MODE: Final = "hw.gpu.persistence.mode"
 GPU_CUDA_VERSION: Final = "hw.gpu.cuda.version"
@@ -113,6 +114,7 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     GPU_PERSISTENCE_MODE: ("Whether the driver stays loaded while no program uses the GPU.", ("enabled", "disabled")),
     GPU_CUDA_VERSION: ("Newest version of CUDA that the driver supports.", ("12.8",)),
     GPU_XID: ("Number of an NVIDIA Xid event; other for an unknown number.", ("79", "48")),
+    FAULT_REMEDY: ("What to do about a fault. Of events only.", ("move the work away and reset the GPU",)),
     NPU_TASK: ("What the accelerator was busy with, or one of its units.", ("general", "tensorcore")),
     NEURON_MEMORY_TYPE: ("Where the memory is.", ("host", "device")),
     NEURON_MEMORY_CATEGORY: ("Use of the memory, as neuron-monitor names it.", ("tensors", "constants")),
@@ -129,3 +131,19 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
 }
 """Meaning and examples of the attributes that the semantic conventions do not define. Examples have the type of the
 values."""
+
+RESOURCE_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]]]] = {
+    "training_job.id": ("Id of the job of SLURM, Ray, MPI or torchrun.", ("4711",)),
+    "training_job.system": ("What runs the job.", ("slurm", "ray", "mpi", "torchelastic", "torch")),
+    "ray.job_id": ("Id of a Ray job.", ("02000000",)),
+    "slurm.job.name": ("Name of a SLURM job.", ("pretrain",)),
+    "slurm.partition": ("Partition of a SLURM job.", ("h100",)),
+    "slurm.account": ("Account of a SLURM job.", ("nlp",)),
+    "slurm.user": ("User of a SLURM job.", ("ada",)),
+    "dl.rank": ("Number of the process in its job.", (0, 7)),
+    "dl.local_rank": ("Number of the process on its node.", (0, 7)),
+    "dl.world_size": ("Number of processes of the job.", (64,)),
+    "dl.node_rank": ("Number of the node in the job.", (0, 7)),
+    "otel_hardware.simulated": ("Whether the GPUs are simulated.", (True,)),
+}
+"""Meaning and examples of the resource attributes that the semantic conventions do not define."""

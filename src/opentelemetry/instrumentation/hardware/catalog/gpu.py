@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog.attributes import (
     NETWORK_DIRECTION,
     THROTTLE_REASON,
 )
+from opentelemetry.instrumentation.hardware.catalog.events import RECOVERY_ACTIONS
 from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
 from opentelemetry.instrumentation.hardware.model import Window
 
@@ -169,9 +170,8 @@ HW_GPU_PERFORMANCE_STATE = gauge(
 )
 HW_GPU_RECOVERY_ACTION = gauge(
     "hw.gpu.recovery_action", "{action}", HW_DEVICE,
-    "What the driver requires to use the GPU again: 0 nothing, 1 reset the GPU, 2 reboot the node, 3 drain "
-    "peer-to-peer traffic, 4 drain it and reset the GPU, 5 recover the IMEX domain, 6 reset the bus, 7 reboot "
-    "the system.",
+    "What the driver requires to use the GPU again: "
+    f"{', '.join(f'{number} {action}' for number, action in RECOVERY_ACTIONS.items())}.",
     source="NVML field GET_GPU_RECOVERY_ACTION",
     standard=False,
 )

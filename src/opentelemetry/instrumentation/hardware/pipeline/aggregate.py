@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from opentelemetry.instrumentation.hardware.catalog import GPU_XID
 from opentelemetry.instrumentation.hardware.model import (
     CounterRatio,
     Kind,
@@ -84,6 +85,7 @@ class Published(NamedTuple):
         latest: Counters, up-down counters and facts, ready to be exported.
         newest: The value of each series that has running totals, as it was read.
         peaks: See :data:`_Peaks`.
+        events: The counts of events. A kind of event has a series from its first one on.
     """
 
     totals: Totals
@@ -91,14 +93,19 @@ class Published(NamedTuple):
     latest: Values
     newest: Mapping[Series, Value]
     peaks: Mapping[Series, _Peaks]
+    events: Mapping[Series, Number]
 
     @property
     def time(self) -> float:
         """When the reading was made."""
         return self.totals.time
 
-    def window(self, mark: Totals | None) -> Values:
-        """Return the value of every series of this reading since the mark; None means since the first reading."""
+    def window(self, mark: Totals | None, is_last: bool = False) -> Values:
+        """Return the value of every series of this reading since the mark; None means since the first reading.
+
+        A kind of event that is new since the mark has the count 0, as it had before: a database sees an increase only
+        from one value to the next. The last collection has the count itself, because no other one follows.
+        """
         values = dict(self.latest)
         begin = _NOTHING if mark is None else mark if mark.time < self.totals.time else self.earlier
         sums, before = self.totals.sums, begin.sums
@@ -115,6 +122,9 @@ class Published(NamedTuple):
             else:
                 continue  # a ratio without an increase
             values.setdefault(series.metric, []).append((value, series.attributes))
+        for series, count in self.events.items():
+            is_known = mark is None or is_last or series in before
+            values[series.metric] = [*values.get(series.metric, ()), (count if is_known else 0, series.attributes)]
         for series, peaks in self.peaks.items():
             time, value = peaks[-1]
             if time == self.totals.time:  # else it is missing from this reading
@@ -187,7 +197,7 @@ class Aggregator:
             reading.forget(oldest)
             self._counters = {series: each for series, each in self._counters.items() if each.time >= oldest}
         earlier, self._totals, self._peaks = self._totals, Totals(reading.time, reading.sums), reading.peaks
-        self.published = Published(self._totals, earlier, reading.latest, reading.newest, reading.peaks)
+        self.published = Published(self._totals, earlier, reading.latest, reading.newest, reading.peaks, reading.events)
 
     def _add(self, series: Series, value: Any, reading: _Reading) -> bool:
         """Add a value to a reading. Returns False if it cannot be exported."""
@@ -219,7 +229,10 @@ class Aggregator:
             is_known = reading.last is not None and counter.time >= reading.last - self._longest_gap
             counter.add(rate * (reading.time - counter.time) if is_known else 0.0)
         counter.time = reading.time
-        reading.latest[series.metric].append((counter.total, series.attributes))
+        if GPU_XID in series.attributes:
+            reading.add_event(series, counter.total)
+        else:
+            reading.latest[series.metric].append((counter.total, series.attributes))
         return True
 
 
@@ -241,6 +254,7 @@ class _Reading:
         self.peaks = dict(peaks)
         self.latest: Values = defaultdict(list)
         self.newest: dict[Series, Value] = {}
+        self.events: dict[Series, Number] = {}
         self._before: Mapping[Series, Value] = {} if last is None else last.newest
 
     def add_mean(self, series: Series, value: Any) -> bool:
@@ -279,6 +293,11 @@ class _Reading:
             del peaks[1 + falls.index(min(falls))]
         self.peaks[series] = tuple(peaks)
         return True
+
+    def add_event(self, series: Series, count: Number) -> None:
+        """Add the count of events. The totals remember only that it is known."""
+        self.events[series] = count
+        self._add_sum(series, 0.0, 0.0)
 
     def _add_sum(self, series: Series, area: float, weight: float, level: Number | None = None) -> None:
         before = self.sums.get(series) or Sum(0.0, 0.0, self.time, self.time)

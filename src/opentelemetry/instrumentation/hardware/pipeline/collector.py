@@ -76,6 +76,7 @@ class Collector:
 
     Attributes:
         shares: The shares of spans, if there are any.
+        is_last: The process ends, so the next collection is the last one.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Collector:
         self._cpu_time = counters.resume(Series(OWN_CPU_TIME))
         self._cpu_time_before = self._cpu_time.total
         self.shares: Shares | None = None
+        self.is_last = False
         self._unattributed = counters.resume(Series(SPANS_ENERGY_UNATTRIBUTED))
         self._unattributed_before = self._unattributed.total
         self._read: list[tuple[Metric, ...]] | None = None
@@ -129,7 +131,7 @@ class Collector:
                 continue
             fresh = runner.fresh(now)
             for aggregator, published in fresh:
-                window = published.window(marks.get(aggregator))
+                window = published.window(marks.get(aggregator), self.is_last)
                 marks[aggregator] = published.totals
                 times.setdefault(runner.name, published.time)
                 readings.append((published.time, window))

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Scope, Snapshot
+from opentelemetry.instrumentation.hardware.model import Event, Scope, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -67,6 +67,7 @@ class Session:
         runners: Its sources.
         threads: The threads that read them.
         on_reading: Called by our threads after their readings.
+        on_event: Called by them for each event of a device.
         has_started: Whether it reads.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
         demand: When spans need readings.
@@ -101,6 +102,7 @@ class Session:
         self.is_reporter = not only_spans and (reporter is None or reporter.holds or reporter.mode == "always")
         self.schedule = CollectionSchedule(clock(), export_interval(environ) if interval is None else interval)
         self.on_reading: Callable[[], None] = lambda: None
+        self.on_event: Callable[[Event], None] = lambda event: None
         self.has_reader: Callable[[], bool] = lambda: True
         self._drivers = drivers
         self._observed = self.pid if pid is None else pid
@@ -176,7 +178,8 @@ class Session:
                 raise TimeoutError("it has not responded since an earlier session")
             context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
             context = context._replace(instance=instance, all_processes=self._all_processes, claim=claim)
-            return found.make(context._replace(walk=self._walk, held=self._held))
+            context = context._replace(walk=self._walk, held=self._held, emit=self.on_event)
+            return found.make(context)
 
         runner = SourceRunner(
             make,
@@ -303,6 +306,7 @@ class Session:
         """
         if not self.has_started:
             return
+        self.collector.is_last = is_last
         deadline = time.monotonic() + seconds
         if self._role is not None and not (is_last and self._role.decided.is_set()):
             read_all([self._role_thread], seconds)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import (
     EXCLUSIVE_PROCESS,
@@ -28,6 +29,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
 from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Users, usage
+from opentelemetry.instrumentation.hardware.sources.nvidia.xids import CATALOG, XIDS, Xid
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 _LOG = logging.getLogger(__name__)
@@ -154,9 +156,12 @@ class Library(AcceleratorDriver):
             if gpu is None or gpu.xids is None:
                 continue
             gpu.xids[f.xid(xid)] += 1
+            known = XIDS.get(xid, Xid("not in the table of this package", f"see {CATALOG}"))
+            facts = {c.GPU_XID: str(xid), c.FAULT_REMEDY: known.remedy}
+            gpu.add_event(c.XID_EVENT, not known.is_of_program, f"Xid {xid}: {known.meaning}", facts)
             if (key, xid) not in self._logged and gpu.id in self._source.selection:
                 self._logged.add((key, xid))
-                _LOG.warning("%s (%s): Xid %d, see https://docs.nvidia.com/deploy/xid-errors/", gpu.name, gpu.id, xid)
+                _LOG.warning("%s (%s): Xid %d: %s; see %s", gpu.name, gpu.id, xid, known.meaning, CATALOG)
 
     def _events(self) -> Sequence[Sequence[Any]]:
         """Return the events since the previous call; empty if they cannot be read, as while a device is lost."""

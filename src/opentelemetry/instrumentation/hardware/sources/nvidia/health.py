@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
@@ -58,6 +59,7 @@ class Health:
         self._often: f.Ids = ()
         self._rarely: f.Ids = ()
         self._turn = 0
+        self._action = 0
         self._answers: dict[tuple[int, int], Sequence[Any]] = {}
 
     def read(self) -> Values:
@@ -74,6 +76,12 @@ class Health:
         if is_full:
             self._read_structures()
         self._turn += 1
+        code, action = self._answers.get(f.RECOVERY, (1, 0))
+        if not code and action != self._action:
+            if action:
+                text = f"the driver requires a recovery action: {c.RECOVERY_ACTIONS.get(action, action)}"
+                self._gpu.add_event(c.RECOVERY_EVENT, True, text)
+            self._action = action
         is_pending = any(value for code, value in map(self._answers.__getitem__, f.DEGRADED) if not code)
         self._gpu.state = "degraded" if is_pending or any(self._is_flagged.values()) else "ok"
         return self._values()

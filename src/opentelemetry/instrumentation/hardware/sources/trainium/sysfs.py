@@ -87,9 +87,9 @@ class Sysfs:
         return int(text) or None if re.fullmatch("[0-9]{1,3}", text) else None
 
     def text(self, device: int, name: str) -> str:
-        """Return the content of a file, or ""."""
+        """Return the content of a file, or ""; at most 255 characters."""
         path = self._paths.get(name)
-        return self._read(f"{DEVICES}/neuron{device}/{path}") if path else ""
+        return self._read(f"{DEVICES}/neuron{device}/{path}")[:255] if path else ""
 
     def errors(self, device: int, reported: Mapping[str, int]) -> dict[str, int]:
         """Return the memory errors since the driver was loaded, by the name of the counter.

@@ -1,0 +1,33 @@
+"""Faults of devices: the names and attributes of log events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.catalog.attributes import FAULT_REMEDY, GPU_XID, HW_COMPONENT
+
+DEVICE_LOST: Final = "hw.device.lost"
+DEVICE_RECOVERED: Final = "hw.device.recovered"
+XID_EVENT: Final = "hw.gpu.xid"
+RECOVERY_EVENT: Final = "hw.gpu.recovery_action"
+
+EVENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    DEVICE_LOST: ("A device does not respond any more.", (*HW_COMPONENT, FAULT_REMEDY)),
+    DEVICE_RECOVERED: ("A device that did not respond does so again.", HW_COMPONENT),
+    XID_EVENT: ("An Xid: an error that the NVIDIA driver reports.", (*HW_COMPONENT, GPU_XID, FAULT_REMEDY)),
+    RECOVERY_EVENT: ("The NVIDIA driver requires an action before the GPU can be used again.", HW_COMPONENT),
+}
+"""What each event means, and its attributes."""
+
+RECOVERY_ACTIONS: Final[Mapping[int, str]] = {
+    0: "nothing",
+    1: "reset the GPU",
+    2: "reboot the node",
+    3: "drain peer-to-peer traffic",
+    4: "drain it and reset the GPU",
+    5: "recover the IMEX domain",
+    6: "reset the bus",
+    7: "reboot the system",
+}
+"""What the NVIDIA driver may require, by its number."""
