@@ -357,8 +357,8 @@ def _entry(number: int, tick: int) -> dict[str, Any]:
             "throttle_status": "UNTHROTTLED",
         },
         "clock": {
-            "gfx_0": {"clk": _unit(2100, "MHz"), "min_clk": _unit(500, "MHz"), "max_clk": _unit(2100, "MHz")},
-            "mem_0": {"clk": _unit(1300, "MHz"), "max_clk": "N/A"},
+            "GFX_0": {"clk": _unit(2100, "MHz"), "min_clk": _unit(500, "MHz"), "max_clk": _unit(2100, "MHz")},
+            "MEM_0": {"clk": _unit(1300, "MHz"), "max_clk": "N/A"},
             "vclk_0": {"clk": 29},
         },
         "temperature": {"edge": "N/A", "hotspot": _unit(61, "C"), "mem": "54 C"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,14 @@ def percents(
 
 RANKS = [runtime(4240, (0,), 1), runtime(STRANGER, (1,), 1), runtime(4242, (2,), 1)]
 """The runtimes of three ranks; the second one is observed."""
+
+
+def test_rank_of_another_process_is_that_of_its_own_environment() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LOCAL_RANK": "3"}) as other:
+        probe = Probe(Config.read({"devices": "all"}, {}), other.pid)
+        other.communicate()
+    assert probe.context.environ["LOCAL_RANK"] == "3"
+
 
 FOREIGN = [runtime(7000 + rank, (rank,), 1, tag=f"job{rank}") for rank in range(3)]
 """The same by the host's PIDs, which mean nothing in a container."""

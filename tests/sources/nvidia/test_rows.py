@@ -62,7 +62,7 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.recovery_action 0
         hw.gpu.sm.occupancy 0.41
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
+        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
         hw.gpu.time decoder 0.22; encoder 0.06; general 1.76; jpeg 0; memory 1.06; ofa 0
         hw.gpu.utilization decoder 0.11; dram 0.53; encoder 0.03; fp16 0.02; fp32 0.12; fp64 0.04; general 0.88
         hw.gpu.utilization jpeg 0; memory 0.53; ofa 0; sm 0.76; tensor 0.62
@@ -95,7 +95,7 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.performance_state 0
         hw.gpu.recovery_action 0
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
+        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
         hw.gpu.time decoder 0.22; encoder 0.06; general 1.76; jpeg 0; memory 1.06; ofa 0
         hw.gpu.utilization decoder 0.11; encoder 0.03; general 0.88; jpeg 0; memory 0.53; ofa 0
         hw.gpu.utilization.peak 0.88
@@ -124,7 +124,7 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.pcie.width.limit 16
         hw.gpu.performance_state 0
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 12.5; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
+        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
         hw.gpu.time decoder 0.22; encoder 0.06; general 0.82; memory 0.34
         hw.gpu.utilization decoder 0.11; encoder 0.03; general 0.41; memory 0.17
         hw.gpu.utilization.peak 0.41
@@ -154,7 +154,7 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.gpu.pcie.width.limit 16
         hw.gpu.performance_state 2
         hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 0; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0
+        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
         hw.gpu.time decoder 0.22; encoder 0.06; general 1.94; jpeg 0; memory 0.88; ofa 0
         hw.gpu.utilization decoder 0.11; encoder 0.03; general 0.97; jpeg 0; memory 0.44; ofa 0
         hw.gpu.utilization.peak 0.97
@@ -470,6 +470,13 @@ def test_driver_since_580_counts_thermal_throttling(tmp_path: Path, version: str
     assert found == (dict(zip(found, (269, 270, 271))) if is_counted else dict.fromkeys(found, 0))
 
 
+@pytest.mark.parametrize(("version", "expected"), [("615.10", 71), ("610.43", None)])
+def test_hottest_part_since_615(tmp_path: Path, version: str, expected: int | None) -> None:
+    with simulated_gpus(tmp_path, h100(), lines={"DriverVersion": version, "gpu0.TemperatureV.1": 71}) as machine:
+        found = machine.tick(2).of("hw.temperature", hw_sensor_location="junction")
+    assert [*found.values()] == ([expected] if expected else [])
+
+
 @pytest.mark.parametrize("code", [3, 10, 999])
 def test_throttle_time_is_integrated_if_its_counter_never_answers(tmp_path: Path, code: int) -> None:
     lines: Gpu = {"gpu0.FieldValues.76": refused(code), "gpu0.CurrentClocksEventReasons": 0x10}
@@ -579,9 +586,9 @@ REASON_BITS: dict[int, str | None] = {
     0x020: "thermal_sw",
     0x040: "thermal_hw",
     0x080: "power_brake",
-    0x100: None,  # DisplayClockSetting: no reason in the vocabulary
-    0x200: None,  # BoardLimit: no reason in the vocabulary
-    0x400: None,  # Reliability: no reason in the vocabulary
+    0x100: "display_clocks",
+    0x200: "board_limit",
+    0x400: "reliability",
     0x800: None,  # not defined by NVML
 }
 """By bit of `nvmlClocksEventReasons`, the reason that it is exported as."""
@@ -630,6 +637,7 @@ def test_throttle_time_of_the_driver_is_preferred_to_the_reason_bits(tmp_path: P
                 "slowdown_hw": 3,
                 "sync_boost": 0,  # counted: none
                 "power_brake": 3,
+                **dict.fromkeys(("display_clocks", "board_limit", "reliability"), 0),
             }
         )
 

@@ -74,7 +74,9 @@ NOT_STANDARD: Final = _patterns(
     hw.gpu.throttle.time{hw.gpu.throttle.reason=slowdown_hw}
     hw.gpu.throttle.time{hw.gpu.throttle.reason=application_clocks}
     hw.gpu.throttle.time{hw.gpu.throttle.reason=sync_boost}
-    hw.gpu.throttle.time{hw.gpu.throttle.reason=display_clocks} hw.gpu.utilization{hw.gpu.task=*coder}
+    hw.gpu.throttle.time{hw.gpu.throttle.reason=display_clocks}
+    hw.gpu.throttle.time{hw.gpu.throttle.reason=board_limit}
+    hw.gpu.throttle.time{hw.gpu.throttle.reason=reliability} hw.gpu.utilization{hw.gpu.task=*coder}
     hw.gpu.utilization{hw.gpu.task=fp*} hw.gpu.utilization{hw.gpu.task=jpeg} hw.gpu.utilization{hw.gpu.task=ofa}
     hw.gpu.utilization.peak hw.power.limit{hw.limit_type=default} hw.power.limit{hw.limit_type=max}
     hw.power.limit{hw.limit_type=min} hw.power.peak hw.power.utilization hw.temperature.peak

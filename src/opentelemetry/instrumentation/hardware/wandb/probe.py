@@ -6,6 +6,7 @@ computed from.
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -92,7 +93,7 @@ class SourceProbe(Probe[Reading], Generic[AnySource, Reading]):
 
     def __init__(self, config: Config, pid: int) -> None:
         super().__init__(config, pid)
-        self.context = SourceContext(config, Drivers(), pid)
+        self.context = SourceContext(config, Drivers(), pid, environ=_environ(pid))
         self.expected = self.source_class.prepare(config)
         self._source: AnySource | None = None
 
@@ -234,3 +235,15 @@ def memory_percent(device: Device) -> float | None:
 def percent(part: Number | None, whole: Number | None) -> float | None:
     """Return a share in percent; None if a number is missing or the whole is zero."""
     return None if part is None or not whole else part / whole * 100
+
+
+def _environ(pid: int) -> Mapping[str, str]:
+    """Return the environment variables of a process; of another one those of its start, and ours if it hides them."""
+    if pid == os.getpid():
+        return os.environ
+    import psutil
+
+    try:
+        return psutil.Process(pid).environ()
+    except (psutil.Error, OSError):
+        return os.environ

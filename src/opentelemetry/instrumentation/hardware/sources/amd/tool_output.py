@@ -142,7 +142,8 @@ def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> li
     """The GPUs in the outputs of ``amd-smi metric`` and ``amd-smi static``."""
     gpus = {}
     for number, values in metric.items():
-        texts = gpus[number] = {**static.get(number, {}), **values, **_error_counts(values)}
+        printed = {**static.get(number, {}), **values, **_error_counts(values)}
+        texts = gpus[number] = {path.lower(): text for path, text in printed.items()}  # some versions print GFX_0
         for path in AMD_SMI:  # a section that is missing as a whole is printed as "usage": "N/A"
             section = texts.get(path.partition("/")[0], "0")
             if path not in texts and section.lower() in _ABSENT:

@@ -75,6 +75,7 @@ class Gpu(NvmlDevice):
         self.gpm_fields = f.GPM | f.PIPES if is_detailed else f.GPM
         self._fans: list[tuple[Device, list[Call]]] = []
         self._sampled = f.sampled(n.driver_version(nvml))
+        self._has_junction = f.branch(n.driver_version(nvml)) >= 615
         self.counters = {field.series for field in self._sampled.values()}
         self._counted = Counters(self, self._sampled)
         self._newest_sample = -1
@@ -173,6 +174,7 @@ class Gpu(NvmlDevice):
             *(self._clock(domain) for domain in ("graphics", "video")),
             Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
             Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
+            *([Call(lambda: {f.JUNCTION: self.get("TemperatureV", 1)}, f.JUNCTION)] if self._has_junction else []),
             Call(self._health.read, *self._health.fields),
             *(self._rarely(field, name) for name, field in f.PCIE_NOW.items()),
             *(self._limit(field, name) for name, field in f.PCIE_MAX.items()),

@@ -37,6 +37,8 @@ MEMORY_BUSY: Final = utilization("memory")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 TEMPERATURE: Final = temperature("gpu")
+JUNCTION: Final = temperature("junction")
+"""The hottest part of the chip, as AMD names it."""
 POWER: Final = power("mW")
 POWER_ENFORCED: Final = power_limit("enforced", "mW")
 POWER_DEFAULT: Final = power_limit("default", "mW")
@@ -89,6 +91,9 @@ REASONS: Final = {
     0x20: throttle("thermal_sw"),
     0x40: throttle("thermal_hw"),
     0x80: throttle("power_brake"),
+    0x100: throttle("display_clocks"),
+    0x200: throttle("board_limit"),
+    0x400: throttle("reliability"),
 }
 """Bits of ``nvmlDeviceGetCurrentClocksEventReasons``."""
 
@@ -119,8 +124,13 @@ _SAMPLED_SINCE_580: Final = {
 
 def sampled(driver_version: str) -> Mapping[tuple[int, int], Field]:
     """Return the fields that are read often with this version of the driver, such as ``580.95.05``."""
+    return {**SAMPLED, **_SAMPLED_SINCE_580} if branch(driver_version) >= 580 else SAMPLED
+
+
+def branch(driver_version: str) -> int:
+    """Return the release branch of a driver: 580 of ``580.95.05``; 0 if it is unknown."""
     major = driver_version.partition(".")[0]
-    return {**SAMPLED, **_SAMPLED_SINCE_580} if major.isdecimal() and int(major) >= 580 else SAMPLED
+    return int(major) if major.isdecimal() else 0
 
 
 SCOPES: Final = {(185, 1): "module", (185, 2): "memory"}
