@@ -94,6 +94,7 @@ def test_prometheus_answers_who_uses_what(tmp_path: Path) -> None:
             **fake.environment,
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.grpc,
             "OTEL_PYTHON_HARDWARE_SOURCES": "nvidia,holders",
+            "OTEL_PYTHON_HARDWARE_DETAIL": "holders",
             "OTEL_PYTHON_HARDWARE_JOB_FILES": str(jobs),
             "OTEL_PYTHON_HARDWARE_POD_RESOURCES": str(tmp_path / "kubelet.sock"),
         }
@@ -109,6 +110,13 @@ def test_prometheus_answers_who_uses_what(tmp_path: Path) -> None:
         wait(lambda: answer("[1h]", "slurm_job_id")[("42",)] > 0, PATIENCE, "energy of the job")
         watts = answer("hw_power_watts", "slurm_job_id")
         assert watts[("42",)] == pytest.approx(512.6)
+
+        found = server.query('sum by (hw_id, slurm_job_id, k8s_pod_name) (hw_power_watts{hw_type="gpu"})')
+        assert {(labels["hw_id"], labels.get("slurm_job_id"), labels.get("k8s_pod_name")) for labels, _ in found} >= {
+            (GPUS[0], "42", None),
+            (GPUS[1], None, "train-0"),
+            (GPUS[2], "43", None),
+        }, "DETAIL=holders"
 
         held = answer("[15m]", "hw_id", "k8s_pod_uid", "k8s_pod_name", "slurm_job_id")
         assert {holder for holder, share in held.items() if share == 1} == {

@@ -46,7 +46,7 @@ class Program:
         """Another session of the same sources."""
         stage = self.stage
         made = SimpleNamespace(
-            collector=stage.collector, counters=stage.counters, collect=self._collect, config=Config()
+            labels={}, collector=stage.collector, counters=stage.counters, collect=self._collect, config=Config()
         )
         made.pid = os.getpid()
         return cast(Session, made)

@@ -7,14 +7,21 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context, set_value
 from opentelemetry.metrics import MeterProvider, Observation, get_meter_provider
 
-from opentelemetry.instrumentation.hardware.catalog import HW_HOLDER_INFO, HW_HOLDER_MEMORY, SCHEMA_URL, SCOPE
+from opentelemetry.instrumentation.hardware.catalog import (
+    HOLDER_STATE,
+    HW_HOLDER_INFO,
+    HW_HOLDER_MEMORY,
+    HW_ID,
+    SCHEMA_URL,
+    SCOPE,
+)
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -204,8 +211,9 @@ class Instruments:
                 if metric.key not in self._exported:
                     self._exported[metric.key] = session.config.exported(metric)
                 keeps = self._exported[metric.key]
+                labels = {} if HOLDER_STATE in metric.attributes else session.labels
                 self._parts[metric.key] = [
-                    Observation(value, attributes, _CONTEXT)
+                    Observation(value, _labelled(attributes, labels) if labels else attributes, _CONTEXT)
                     for value, attributes in points
                     if keeps is None or keeps(attributes)
                 ]
@@ -302,3 +310,8 @@ class _MessageLimit(logging.Filter):
             record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
             record.exc_info = None
         return True
+
+
+def _labelled(attributes: Attributes, labels: Mapping[str, Attributes]) -> Attributes:
+    """Return the attributes of a series with the labels of its device, if it has one."""
+    return {**labels.get(str(attributes.get(HW_ID)), {}), **attributes}

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Event, Scope, Snapshot
+from opentelemetry.instrumentation.hardware.model import Attributes, Event, Scope, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
@@ -66,6 +66,7 @@ class Session:
         is_reporter: Whether this process reports the host now.
         runners: Its sources.
         threads: The threads that read them.
+        labels: By ``hw.id``, attributes that all series of the device get. Our threads change it.
         on_reading: Called by our threads after their readings.
         on_event: Called by them for each event of a device.
         has_started: Whether it reads.
@@ -111,6 +112,7 @@ class Session:
         self._former = {} if former is None else former
         self._walk = SharedWalk() if drivers is None else None
         self._held: dict[str, Sequence[HeldDevice]] | None = {} if all_processes else None
+        self.labels: dict[str, Attributes] = {}
         self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self.demand = demand
@@ -178,7 +180,7 @@ class Session:
                 raise TimeoutError("it has not responded since an earlier session")
             context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
             context = context._replace(instance=instance, all_processes=self._all_processes, claim=claim)
-            context = context._replace(walk=self._walk, held=self._held, emit=self.on_event)
+            context = context._replace(walk=self._walk, held=self._held, labels=self.labels, emit=self.on_event)
             return found.make(context)
 
         runner = SourceRunner(

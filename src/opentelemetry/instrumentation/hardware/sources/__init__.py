@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Event, Point, Scope
+from opentelemetry.instrumentation.hardware.model import Attributes, Event, Point, Scope
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
@@ -45,6 +45,7 @@ class SourceContext(NamedTuple):
         all_processes: Whether per-process values are summed over all processes, because no process is observed.
         walk: A walk over the tree of the observed process that is shared with other sources; None if there are none.
         held: The devices and who uses them, by source, for the source that reports it; None if there is none.
+        labels: By ``hw.id``, attributes that all series of the device get, for the source that knows them.
         emit: Emits an event.
     """
 
@@ -58,6 +59,7 @@ class SourceContext(NamedTuple):
     claim: Callable[[Collection[str]], Collection[str]] | None = None
     walk: SharedWalk | None = None
     held: dict[str, Sequence[HeldDevice]] | None = None
+    labels: dict[str, Attributes] | None = None
     emit: Callable[[Event], None] = lambda event: None
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
-from opentelemetry.instrumentation.hardware.model import Point, Unavailable
+from opentelemetry.instrumentation.hardware.model import Attributes, Point, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.system import identity
@@ -152,7 +152,8 @@ class Holders(Source):
                     yield _Allocation(("nvidia", "amd"), name.lower(), holder)
 
     def read(self) -> Iterator[Point]:
-        """Yield the holders of each device, with their memory."""
+        """Yield the holders of each device, with their memory. With ``DETAIL=holders``, label the devices."""
+        labels: dict[str, Attributes] = {}
         for devices in [*(self.context.held or {}).values()]:
             for device in devices:
                 if device.users is not None:
@@ -160,6 +161,14 @@ class Holders(Source):
                 allocated = {self._key(each.holder) for each in self._allocations if each.is_of(device)}
                 for key in sorted(allocated)[:_MOST]:
                     yield c.HW_HOLDER_INFO(1, {**device.attributes, **dict(key), c.HOLDER_STATE: "allocated"})
+                used = {self._key(owner) for owner, _ in device.users or ()}
+                if len(allocated or used) == 1:
+                    labels[str(device.attributes[c.HW_ID])] = dict(next(iter(allocated or used)))
+        known = self.context.labels
+        if known is not None and "holders" in (self.context.config.detail or ()):
+            known.update(labels)
+            for ended in known.keys() - labels.keys():
+                del known[ended]
 
     def _used(self, device: HeldDevice, users: Any) -> Iterator[Point]:
         sizes: dict[tuple[tuple[str, str], ...], list[int | None]] = {}
