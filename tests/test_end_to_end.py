@@ -229,6 +229,7 @@ SOMETIMES = {
     c.HW_GPU_NVLINK_UP: {c.GPU_LINK_NUMBER},  # on request
     c.HW_HOLDER_INFO: {*c.HW_HOLDER},  # those that are known
     c.HW_HOLDER_MEMORY: {*c.HW_HOLDER},
+    c.HW_HOLDER_UTILIZATION: {*c.HW_HOLDER},
 }
 """Attributes that not every point of a metric has."""
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,16 @@ def test_prometheus_answers_who_uses_what(tmp_path: Path) -> None:
             (GPUS[1], None, "train-0"),
             (GPUS[2], "43", None),
         }, "DETAIL=holders"
+
+        times = count(1_000_000_000, 1_000_000)
+
+        def shares() -> list[float]:
+            """The utilization by the job, after another sample of the driver."""
+            fake.set_lines({"gpu0.ProcessUtilization": listed((job, next(times), 75, 20, 0, 0))})
+            found = server.query('hw_holder_utilization_ratio{slurm_job_id="42",hw_holder_state="used"}')
+            return [value for _, value in found if value]
+
+        assert wait(shares, PATIENCE, "utilization by the job") == [0.75]
 
         held = answer("[15m]", "hw_id", "k8s_pod_uid", "k8s_pod_name", "slurm_job_id")
         assert {holder for holder, share in held.items() if share == 1} == {

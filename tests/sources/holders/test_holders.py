@@ -128,13 +128,13 @@ def opened(devices: list[HeldDevice], tree: Tree, environ: Mapping[str, str] | N
     return source
 
 
-def rows(source: Holders) -> dict[str, int]:
+def rows(source: Holders) -> dict[str, float]:
     """The values, by metric and attributes without those of the device but its name."""
     found = {}
     for series, value in source.read():
         attributes = {name: text for name, text in series.attributes.items() if name not in (c.HW_ID, c.HW_TYPE)}
         words = ", ".join(f"{text}" for _, text in sorted(attributes.items()))
-        assert isinstance(value, int)
+        assert isinstance(value, (int, float))
         found[f"{series.metric.name.removeprefix('hw.holder.')}: {words}"] = value
     return found
 
@@ -165,6 +165,16 @@ def test_unknown_memory_is_absent() -> None:
     assert rows(opened([device(memory=None, users=[])], Tree())) == {}
     assert rows(opened([device(users=None)], Tree())) == {}, "the processes are not known"
     assert rows(opened([device(users=[])], Tree())) == {"memory.usage: none, GPU 0": 50 * GIB}
+
+
+def test_utilization_of_each_holder() -> None:
+    job, pod = {c.SLURM_JOB_ID: "77"}, {c.K8S_POD_UID: POD}
+    held = device(memory=None, users=[(job, None), (pod, None), (job, None)])
+    found = rows(opened([held._replace(shares=[0.5, 0.0, 0.75])], Tree()))
+    assert {name: value for name, value in found.items() if name.startswith("utilization")} == {
+        "utilization: used, GPU 0, 77": 1.0,
+        f"utilization: used, GPU 0, {POD}": 0.0,
+    }
 
 
 def test_memory_of_none_is_never_negative() -> None:

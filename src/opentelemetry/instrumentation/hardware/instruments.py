@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     HOLDER_STATE,
     HW_HOLDER_INFO,
     HW_HOLDER_MEMORY,
+    HW_HOLDER_UTILIZATION,
     HW_ID,
     SCHEMA_URL,
     SCOPE,
@@ -52,7 +53,7 @@ _CONTEXT = set_value("scope", SCOPE, Context())
 """The context of every observation: without a span, since the span in which a collection happens to run is unrelated.
 It is not empty because the SDK would replace an empty one with the current context."""
 
-_RENEWED = (HW_HOLDER_INFO.name, HW_HOLDER_MEMORY.name)
+_RENEWED = (HW_HOLDER_INFO.name, HW_HOLDER_MEMORY.name, HW_HOLDER_UTILIZATION.name)
 """Metrics whose series end with a pod or a job."""
 
 _NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")

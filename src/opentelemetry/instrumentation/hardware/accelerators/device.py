@@ -254,12 +254,14 @@ class Device:
             derived[_ENERGY] = Rate(watts)
         return {series: value for series, value in derived.items() if series not in known}
 
-    def held(self, vendor: str, users: Sequence[tuple[Owner, int | None]] | None) -> HeldDevice:
+    def held(
+        self, vendor: str, users: Sequence[tuple[Owner, int | None]] | None, shares: Sequence[float] | None
+    ) -> HeldDevice:
         """Return the device with the processes that use it."""
         names = {name.lower() for name in (self.id, self.address, *self.aliases) if name}
         attributes = self.series(Series(c.HW_HOLDER_INFO)).attributes
         memory = None if self.trouble or self.memory_used is None else int(self.memory_used)
-        return HeldDevice(vendor, names, -1 if self.parent else self.index, attributes, memory, users)
+        return HeldDevice(vendor, names, -1 if self.parent else self.index, attributes, memory, users, shares)
 
     def condition(self) -> str:
         """Return one of :data:`STATES`; "" if unknown."""

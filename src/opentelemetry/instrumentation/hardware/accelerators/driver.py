@@ -83,6 +83,14 @@ class AcceleratorDriver(ABC):
         """Yield the processes that use each device, those of other programs included. Called after :meth:`usage`."""
         return ()
 
+    def shares(self, device: Device) -> Mapping[int, float] | None:
+        """Return by PID the share of the time in which a process ran on a device; None if that is unknown.
+
+        A process that is missing did not run. Called after :meth:`holders`, if no program is observed.
+        """
+        del device
+        return None
+
     def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:
         """Yield the occupancy of each device, or of its parts if programs use only these."""
         return ()

@@ -392,14 +392,15 @@ class AcceleratorSource(Source):
         if held is None or self.files is None:
             return
         owners = {pid: owner(pid, self.files) for pid in known}
-        held[self.name] = [
-            device.held(
-                self.name,
-                [(owners.get(pid, {}), size) for pid, size in listed[device].items()] if device in listed else None,
-            )
-            for device in self.all_devices()
-            if self._is_reported(device) and not device.is_divided
-        ]
+        found = []
+        for device in self.all_devices():
+            if self._is_reported(device) and not device.is_divided:
+                sizes = listed.get(device)
+                users = None if sizes is None else [(owners.get(pid, {}), size) for pid, size in sizes.items()]
+                ran = driver.shares(device) if sizes else None
+                shares = None if sizes is None or ran is None else [ran.get(pid, 0.0) for pid in sizes]
+                found.append(device.held(self.name, users, shares))
+        held[self.name] = found
 
     # -- what is missing
 

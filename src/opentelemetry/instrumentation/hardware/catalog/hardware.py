@@ -155,6 +155,12 @@ HW_HOLDER_INFO = gauge(
     "PodResources; the files of JOB_FILES; names of pods: /var/log/pods",
     standard=False,
 )
+HW_HOLDER_UTILIZATION = gauge(
+    "hw.holder.utilization", "1", HW_HOLDER,
+    "Share of the time in which the processes of a pod, job, container or user ran on the SMs of the GPU.",
+    source="nvmlDeviceGetProcessUtilization, summed over the holder's processes",
+    standard=False,
+)
 HW_HOLDER_MEMORY = updown(
     "hw.holder.memory.usage", "By", HW_HOLDER,
     "Memory of the device that is used by the processes of a pod, job, container or user. With the state none, the "

@@ -39,6 +39,7 @@ class HeldDevice(NamedTuple):
         attributes: ``hw.id`` and the others that identify it.
         memory: Bytes of its memory in use; None if unknown.
         users: For each process, whom it works for and its bytes of the memory; None if the driver does not list them.
+        shares: For each of them, the share of the time in which it ran on the device; None if that is unknown.
     """
 
     vendor: str
@@ -47,6 +48,7 @@ class HeldDevice(NamedTuple):
     attributes: Attributes
     memory: int | None
     users: Sequence[tuple[Owner, int | None]] | None
+    shares: Sequence[float] | None = None
 
 
 def owner(pid: int, files: Files) -> Owner:

@@ -172,13 +172,19 @@ class Holders(Source):
 
     def _used(self, device: HeldDevice, users: Any) -> Iterator[Point]:
         sizes: dict[tuple[tuple[str, str], ...], list[int | None]] = {}
-        for owner, size in users:
+        times: dict[tuple[tuple[str, str], ...], float] = {}
+        for number, (owner, size) in enumerate(users):
             key = self._key(owner)
-            sizes.setdefault(key if key in sizes or len(sizes) < _MOST else (), []).append(size)
+            key = key if key in sizes or len(sizes) < _MOST else ()
+            sizes.setdefault(key, []).append(size)
+            if device.shares is not None:
+                times[key] = times.get(key, 0.0) + device.shares[number]
         free = device.memory
         for key, listed in sizes.items():
             attributes = {**device.attributes, **dict(key), c.HOLDER_STATE: "used"}
             yield c.HW_HOLDER_INFO(1, attributes)
+            if key in times:
+                yield c.HW_HOLDER_UTILIZATION(min(1.0, times[key]), attributes)
             known = [size for size in listed if size is not None]
             if len(known) == len(listed):
                 yield c.HW_HOLDER_MEMORY(sum(known), attributes)

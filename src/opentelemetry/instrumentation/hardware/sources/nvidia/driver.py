@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -25,7 +25,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
-from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL, NvmlDevice
 from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Users, usage
@@ -201,6 +201,11 @@ class Library(AcceleratorDriver):
     def holders(self) -> Iterable[tuple[Device, Users]]:
         """Return the processes that use each GPU, or its MIG instances, as of the newest :meth:`usage`."""
         return [(device, users) for device, users in self._users if f.PROCESS_MEMORY.series not in device.unsupported]
+
+    def shares(self, device: Device) -> Mapping[int, float] | None:
+        """Return the share of the time in which each process ran on the SMs."""
+        percents = cast(NvmlDevice, device).shares()
+        return None if percents is None else {pid: percent[0] / 100 for pid, percent in percents.items()}
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
         """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""
