@@ -358,6 +358,27 @@ def test_prometheus_has_no_export_interval() -> None:
     assert (status, found.text) == (0, "prometheus (OTEL_METRICS_EXPORTER), at each scrape")
 
 
+def test_port_of_prometheus_in_use_is_wrong() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": str(port)}
+        status, findings = examined(env)
+    (found,) = wrong(findings)
+    assert (status, found.subject, found.text) == (1, "prometheus", f"localhost:{port} is in use")
+    assert "OTEL_EXPORTER_PROMETHEUS_PORT" in found.fix
+    status, findings = examined(env)
+    assert (status, subject(findings, "prometheus").state) == (0, "ok")
+
+
+@pytest.mark.parametrize("setting", [{"PORT": "web"}, {"PORT": "99999"}, {"HOST": "192.0.2.1"}])
+def test_address_that_prometheus_cannot_listen_on_is_wrong(setting: dict[str, str]) -> None:
+    settings = {f"OTEL_EXPORTER_PROMETHEUS_{name}": value for name, value in setting.items()}
+    status, findings = examined({"OTEL_METRICS_EXPORTER": "prometheus", **settings})
+    (found,) = wrong(findings)
+    assert (status, found.subject) == (1, "prometheus")
+    assert found.text.startswith("cannot listen on ")
+
+
 def test_headers_without_name_are_wrong(sink: Sink) -> None:
     status, findings = examined(sink.environment() | {"OTEL_EXPORTER_OTLP_HEADERS": "secret-token"})
     (found,) = wrong(findings)

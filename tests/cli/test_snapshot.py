@@ -204,6 +204,15 @@ def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:
     assert not any(name.startswith("system.") for name in values)
 
 
+@pytest.mark.parametrize("form", ["table", "json", "csv", "otlp-json", "wandb"])
+def test_snapshot_says_that_the_process_has_ended(form: str) -> None:
+    with started(["sleep", "0.5"]) as child:
+        flags = ("--pid", str(child.pid), "--sources", "process", "--format", form, "--window", "1", "--every", "1")
+        answer = otel_hardware("snapshot", *flags)
+    assert (answer.status, answer.err.count("\n")) == (1, 1)
+    assert f"process {child.pid} has ended" in answer.err
+
+
 def test_snapshot_within_a_job_reads_the_host() -> None:
     job = {JOB: f"{os.geteuid()}/test:{uuid4()}"}
     with simulated(), members(job) as (reporter,):

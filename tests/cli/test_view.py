@@ -7,7 +7,12 @@ from typing import cast
 import pytest
 from tests.stage import ENERGY, POWER, Stage
 
-from opentelemetry.instrumentation.hardware.catalog import OWN_CPU_TIME
+from opentelemetry.instrumentation.hardware.catalog import (
+    OWN_CPU_TIME,
+    PRESSURE_KIND,
+    PRESSURE_RESOURCE,
+    SYSTEM_PRESSURE_TIME,
+)
 from opentelemetry.instrumentation.hardware.cli.view import Viewer
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -46,3 +51,15 @@ def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
         assert Series(POWER) not in rates
     stage.run(stage.clock.now - stage.start + 12.0)
     assert viewer.collect().rates[Series(ENERGY, {"part": "slow"})] == pytest.approx(100.0)
+
+
+def test_pressure_is_at_most_100_percent_where_the_kernel_adds_two_seconds_at_once() -> None:
+    stage = Stage()
+    some = {PRESSURE_RESOURCE: "cpu", PRESSURE_KIND: "some"}
+    stage.player.read = lambda now: [SYSTEM_PRESSURE_TIME(now // 2.0 * 2.0, some)]
+    viewer = Viewer(cast(Session, Staged(stage)), 1)
+    shares = []
+    for _ in range(6):
+        stage.run(stage.clock.now - stage.start + 1.0)
+        shares.append(viewer.collect().rates.get(Series(SYSTEM_PRESSURE_TIME, some), 0.0))
+    assert max(shares) == 1.0

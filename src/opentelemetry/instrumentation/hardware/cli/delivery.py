@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import socket
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
@@ -91,6 +93,8 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
     elif not problems:
         origin = "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default"
         yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(words, environ)}")
+    if "prometheus" in words and "prometheus" not in problems:
+        yield _prometheus(environ)
     if where is not None and exporters.entry_point(where.exporter, where) not in problems:
         yield from _connection(where)
 
@@ -110,6 +114,24 @@ def _pace(words: Sequence[str], environ: Mapping[str, str]) -> str:
     if text:
         return f"every {export_interval(environ):g} s ({_INTERVAL}={text})"
     return "every 60 s (otel-hardware run: 15)"
+
+
+def _prometheus(environ: Mapping[str, str]) -> Finding:
+    """Check whether the Prometheus exporter can listen on its address."""
+    host = environ.get("OTEL_EXPORTER_PROMETHEUS_HOST", "localhost")
+    port = environ.get("OTEL_EXPORTER_PROMETHEUS_PORT", "9464")
+    address = f"{host}:{port}"
+    try:
+        if int(port) not in range(65536):
+            raise ValueError(f"{port} is not a port")
+        socket.create_server((host, int(port)), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except (OSError, ValueError) as error:
+        text, fix = f"cannot listen on {address}: {error}", "correct OTEL_EXPORTER_PROMETHEUS_HOST and _PORT"
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            text = f"{address} is in use"
+            fix = "set OTEL_EXPORTER_PROMETHEUS_PORT, unless the program to be reported already runs and listens there"
+        return Finding("export", "wrong", "prometheus", text, fix)
+    return Finding("export", "ok", "prometheus", f"{address} is free")
 
 
 def _connection(where: otlp.Destination) -> Iterator[Finding]:

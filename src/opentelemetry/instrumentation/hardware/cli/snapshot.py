@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import psutil
+
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -97,7 +99,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _snapshots(arguments: argparse.Namespace) -> Iterator[int]:
-    """Wait until each snapshot is due, and yield its number, from 0."""
+    """Wait until each snapshot is due, and yield its number, from 0.
+
+    Raises:
+        Mistake: The process of ``--pid`` has ended.
+    """
     number = 0
     due = time.monotonic()
     count = arguments.count or (1 if arguments.every is None else None)
@@ -108,6 +114,15 @@ def _snapshots(arguments: argparse.Namespace) -> Iterator[int]:
             time.sleep(max(0.0, due - time.monotonic()))
             yield number
             number += 1
+            if arguments.pid is not None and _has_ended(int(arguments.pid)):
+                raise Mistake(f"process {arguments.pid} has ended; these are its last values", 1)
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:

@@ -6,12 +6,20 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG, HW_ID, HW_NAME
+from opentelemetry.instrumentation.hardware.catalog import (
+    CATALOG,
+    CONTAINER_PRESSURE_TIME,
+    HW_ID,
+    HW_NAME,
+    SYSTEM_PRESSURE_TIME,
+)
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Series, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.redaction import redacted
+
+_PRESSURE = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME)
 
 _FIRST, _NEXT = 2.0, 0.5
 """Seconds to wait for the first and each further reading. A source that takes longer is shown as hung."""
@@ -118,13 +126,17 @@ def _elapsed(before: Snapshot, after: Snapshot) -> float:
 
 
 def _rates(before: Snapshot, after: Snapshot) -> dict[Series, float]:
-    """The increase per second of each counter that increased, between the two readings of its source."""
+    """The increase per second of each counter that increased, between the two readings of its source.
+
+    The kernel adds up to two seconds of pressure at once, which can exceed a short window: it counts as at most 100 %.
+    """
     old = dict(_counters(before))
     found = {}
     for key, (at, value) in _counters(after):
         begin, start = old.get(key, (at, value))
         if at > begin and value > start:
-            found[key] = (value - start) / (at - begin)
+            rate = (value - start) / (at - begin)
+            found[key] = min(rate, 1.0) if key.metric in _PRESSURE else rate
     return found
 
 
