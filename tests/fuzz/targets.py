@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import socket
-import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,8 +29,7 @@ from tests.tools import amdsysfs
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http, rpc
-from opentelemetry.instrumentation.hardware.drivers.child import file_identity
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.endpoints import Endpoint, EndpointConfigError, endpoints
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Unavailable
@@ -340,36 +338,6 @@ _RESPONSES: Final = (
 )
 
 
-def http2(data: bytes) -> None:
-    """The frames of a gRPC server, which sends them before it reads the request."""
-
-    channels = rpc.Channels()
-    with _prepared(data) as connection:
-        channels._connections["unix:/x"] = each = rpc._Connection("unix:/x")
-        each._socket, each._file = connection, file_identity(connection.fileno())
-        try:
-            channels.call("unix:/x", "/a/b", b"", 10.0)
-        except DriverError as error:
-            validity.printable(error.text)
-        finally:
-            channels.close()
-
-
-def _frames() -> Iterator[bytes]:
-    body = messages.metric_request("n", False)
-    good = b"\x88\x5f\x10application/grpc"
-    message = b"\0" + struct.pack(">I", len(body)) + body
-    settings = _frame(4, 0, 0)
-    yield settings + _frame(1, 4, 1, good) + _frame(0, 0, 1, message) + _frame(1, 5, 1, b"\0\x0bgrpc-status\x010")
-    yield settings + _frame(1, 5, 1, good + b"\0\x0bgrpc-status\x0212\0\x0cgrpc-message\x05a%20b")
-    yield settings + _frame(6, 0, 0, bytes(8)) + _frame(3, 0, 1, b"\0\0\0\x07") + _frame(7, 0, 0, bytes(8))
-    yield settings + _frame(1, 0, 1, good) + _frame(9, 4, 1, good) + _frame(8, 0, 0, b"\0\0\xff\xff")
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
-
-
 # -- files of the kernel
 
 
@@ -543,7 +511,6 @@ TARGETS: Final[Mapping[str, Target]] = {
     "gpu_metrics": Target(gpu_metrics, _table_seeds),
     "openmetrics": Target(openmetrics, _page_seeds, 8192),
     "http": Target(http_response, lambda: [b"\0" + each for each in _RESPONSES] + [b"\1a 1|b 2"]),
-    "http2": Target(http2, _frames),
     "proc": Target(proc, _proc_seeds),
     "host": _of("host", "process", "filesystem"),
     "cgroup": _of("container"),

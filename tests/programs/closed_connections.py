@@ -11,21 +11,15 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from tempfile import TemporaryDirectory
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.sources.reading import numbers
-from tests.sources.tpu.test_rpc import Client, answer, server
 from tests.tools.tpu import PATIENCE
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 READINGS = 3
-
-
-def answer_once(client: Client) -> None:
-    client.send(answer(client.request()))
 
 
 def reset_connections(listening: socket.socket) -> None:
@@ -41,18 +35,13 @@ def reset_connections(listening: socket.socket) -> None:
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 reader = InMemoryMetricReader()
 instrumentor = HardwareInstrumentor()
-with (
-    TemporaryDirectory() as folder,
-    socket.create_server(("127.0.0.1", 0)) as listening,
-    server(*[answer_once] * 100, path=f"{folder}/socket") as tpu,
-):
+with socket.create_server(("127.0.0.1", 0)) as listening:
     threading.Thread(target=reset_connections, args=(listening,), daemon=True).start()
     place = f"127.0.0.1:{listening.getsockname()[1]}/metrics"
     instrumentor.instrument(
         meter_provider=MeterProvider([reader]),
-        sources=["openmetrics", "tpu"],
+        sources=["openmetrics"],
         openmetrics={"clear": f"http://{place}", "encrypted": f"https://{place}"},
-        tpu_runtime=[tpu],
     )
     session = instrumentor._session
     assert session is not None

@@ -18,5 +18,5 @@ assert session is not None
 session.read_now(10)
 (runner,) = (each for each in session.runners if each.name == "tpu")
 ours = "opentelemetry.instrumentation.hardware.sources.tpu."
-names = ("google.protobuf", "grpc", "h2", "libtpu", "tensorflow", *(ours + part for part in ("messages", "rpc")))
+names = ("google.protobuf", "grpc", "libtpu", "tensorflow", *(ours + part for part in ("messages", "rpc")))
 print(json.dumps({"state": runner.state.value, "imported": [name for name in names if name in sys.modules]}))

@@ -421,19 +421,12 @@ def test_runtime_address_works_without_a_linux_kernel() -> None:
         assert by_id(source, c.HW_NPU_MEMORY_LIMIT)
 
 
-@pytest.mark.parametrize("missing", ["h2", "google.protobuf"])
-def test_missing_package_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
-    for name in ("sources.tpu.messages", "drivers.rpc", "drivers.protobuf"):
-        monkeypatch.delitem(sys.modules, f"opentelemetry.instrumentation.hardware.{name}", raising=False)
-        monkeypatch.delattr(f"opentelemetry.instrumentation.hardware.{name}", raising=False)
-    for name in [name for name in sys.modules if name.startswith(missing)]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, missing, None)
+def test_missing_grpcio_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "_PACKAGE", None)
     assert Tpu.prepare(Config.read({"tpu_runtime": "localhost:8431"}, {})), "open() reports it"
     with pytest.raises(Unavailable) as gone, opened("tpu", Cloudless(), tpu_runtime="localhost:8431"):
         pass
-    assert missing in gone.value.reason
-    assert gone.value.fix == "pip install 'opentelemetry-instrumentation-hardware[tpu]'"
+    assert (gone.value.reason, gone.value.fix) == ("the package grpcio is not installed", "pip install grpcio")
 
 
 def test_absent_tpu_imports_no_tpu_module() -> None:

@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import psutil
-
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -119,6 +117,8 @@ def _snapshots(arguments: argparse.Namespace) -> Iterator[int]:
 
 
 def _has_ended(pid: int) -> bool:
+    import psutil
+
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

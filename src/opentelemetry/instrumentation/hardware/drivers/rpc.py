@@ -1,245 +1,170 @@
-"""Unary gRPC calls through h2, with one socket for each address and without threads or locks.
+"""Unary gRPC calls, made by a child process with grpcio.
 
-grpcio is not used: it starts threads and takes locks that a forked child inherits, so children of programs that fork
-(multiprocessing, a DataLoader) can hang in it. https://github.com/grpc/grpc/blob/master/doc/fork_support.md
+grpcio is never loaded into the program: it starts threads and takes locks that a forked child inherits, so children of
+programs that fork (multiprocessing, a DataLoader) can hang in it.
+https://github.com/grpc/grpc/blob/master/doc/fork_support.md
 
-Calls never use a proxy. https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md
+The child reads a line of JSON for each call and prints one with the answer. It has no proxy settings.
 """
 
 from __future__ import annotations
 
-import logging
+import base64
+import json
+import os
 import socket
-import struct
 import time
-from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any, Final
-from urllib.parse import unquote
-
-from h2.config import H2Configuration
-from h2.connection import H2Connection
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    ResponseReceived,
-    StreamEnded,
-    StreamReset,
-    TrailersReceived,
-)
-from h2.exceptions import H2Error
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.child import file_identity
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import (
-    DEADLINE_EXCEEDED,
-    INTERNAL,
-    UNAVAILABLE,
-    UNIMPLEMENTED,
-    UNKNOWN,
-)
-from opentelemetry.instrumentation.hardware.version import __version__
+from opentelemetry.instrumentation.hardware.drivers.child import Child, above_standard_streams, file_identity
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
+from opentelemetry.instrumentation.hardware.model import Unavailable
 
 MAX_MESSAGE: Final = 1 << 20
-"""Maximum size of an answer in bytes. Headers and other frames may add 64 KiB."""
+"""Maximum size of an answer in bytes."""
 
-_RESET_CODES: Final = {7: UNAVAILABLE, 8: 1, 11: 8, 12: 7}
-"""The gRPC status for an HTTP/2 error code of RST_STREAM; INTERNAL for others."""
+_PROGRAM: Final = """\
+import base64, json, sys
+sys.path.append(sys.argv[1])
+import grpc
+options = [("grpc.max_receive_message_length", int(sys.argv[2])), ("grpc.use_local_subchannel_pool", 1)]
+channels = {}
+print("{}", flush=True)
+for line in sys.stdin:
+    call = json.loads(line)
+    address = call["address"]
+    try:
+        if address not in channels:
+            channels[address] = grpc.insecure_channel(address, options)
+        method = channels[address].unary_unary(call["method"])
+        message = method(base64.b64decode(call["request"]), timeout=call["timeout"])
+        answer = {"message": base64.b64encode(message).decode()}
+    except grpc.RpcError as error:
+        answer = {"code": error.code().value[0], "text": error.details()}
+        if error.code() is grpc.StatusCode.UNAVAILABLE:  # connect at the next call, without a backoff
+            channels.pop(address).close()
+    print(json.dumps(answer), flush=True)
+"""
 
-_HTTP_CODES: Final = {"400": INTERNAL, "401": 16, "403": 7, "404": UNIMPLEMENTED} | dict.fromkeys(
-    ("429", "502", "503", "504"), UNAVAILABLE
-)
-"""The gRPC status for an HTTP status without a gRPC one; UNKNOWN for others."""
+_PACKAGE: Final = find_spec("grpc")
+"""Where the program has it. Looked up at import, because that takes a lock that a forked child could inherit."""
 
-_LAST_STREAM: Final = 4000
-"""The number of the stream after which a connection is replaced, because h2 keeps state for every closed stream."""
+_START: Final = 10.0
+"""Seconds that the child may take to load grpcio."""
 
-_HPACK_LOGGER: Final = logging.getLogger("hpack")
-if _HPACK_LOGGER.level == logging.NOTSET:  # else a program that logs at DEBUG gets 30 lines for each call
-    _HPACK_LOGGER.setLevel(logging.INFO)
+_GRACE: Final = 1.0
+"""Seconds that the child may take in addition to the timeout of a call."""
+
+_LINE_LIMIT: Final = 2 * MAX_MESSAGE
 
 
 class Channels:
-    """Connections by address. Each is opened for its first call and kept for the next ones."""
+    """A child that calls any address. It is started for the first call and keeps its connections.
+
+    Raises:
+        Unavailable: grpcio is not installed, or there is no Python to start.
+    """
 
     def __init__(self) -> None:
-        self._connections: dict[str, _Connection] = {}
+        if _PACKAGE is None or _PACKAGE.origin is None:
+            raise Unavailable("the package grpcio is not installed", "pip install grpcio")
+        folder = os.path.dirname(os.path.dirname(_PACKAGE.origin))
+        self._arguments = ["-I", "-c", _PROGRAM, folder, str(MAX_MESSAGE)]
+        self._command = Command(Tool("the gRPC client", python_executable()))
+        self._child: Child | None = None
+        self._requests: socket.socket | None = None
+        self._file: tuple[int, int] | None = None
 
     def call(self, address: str, method: str, request: bytes, timeout: float) -> bytes:
         """Call a method and return the message of the answer.
-
-        If a kept connection fails, it is replaced and the call is repeated once.
 
         Args:
             address: ``host:port``, or ``unix:`` and a path.
             method: ``/package.Service/Method``.
             request: The encoded message.
-            timeout: Seconds for the whole call. A lookup of a host name that takes longer is not interrupted.
+            timeout: Seconds for the whole call.
 
         Raises:
             DriverError: The call failed. The code is a gRPC status.
         """
-        deadline = time.monotonic() + timeout
-        while True:
-            kept = self._connections.get(address)
-            connection = kept or self._connections.setdefault(address, _Connection(address))
-            try:
-                return _message(*connection.call(method, request, timeout, deadline))
-            except TimeoutError:
-                raise DriverError(DEADLINE_EXCEEDED, f"timed out after {timeout:g} s") from None
-            except (OSError, OverflowError) as error:  # OverflowError: no such port
-                if kept is None:
-                    raise DriverError(UNAVAILABLE, getattr(error, "strerror", None) or str(error)) from None
-            except (H2Error, ValueError) as error:
-                if kept is None:
-                    raise DriverError(INTERNAL, f"invalid answer: {error or type(error).__name__}") from None
-            finally:
-                if not connection.reusable:
-                    del self._connections[address]
-                    connection.close()
+        call = {
+            "address": address,
+            "method": method,
+            "request": base64.b64encode(request).decode(),
+            "timeout": timeout,
+        }
+        try:
+            self._start()
+            self._send(json.dumps(call).encode() + b"\n")
+            answer = self._answer(timeout + _GRACE)
+        except (OSError, ValueError, Unavailable) as error:
+            self.close()
+            raise DriverError(INTERNAL, str(error)) from None
+        if "message" in answer:
+            return base64.b64decode(answer["message"])
+        code, text = answer["code"], " ".join(answer["text"].split())
+        if code == DEADLINE_EXCEEDED:
+            text = f"timed out after {timeout:g} s"
+        elif code == UNAVAILABLE:  # ends with the cause, after the addresses that were tried
+            text = text.rpartition(": ")[2]
+        raise DriverError(code, "".join(filter(str.isprintable, text))[:200] or f"gRPC status {code} without a message")
 
     def close(self) -> None:
-        """Close all connections. Safe in a forked child, even if the fork happened during a call."""
-        while self._connections:
-            self._connections.popitem()[1].close()
+        """End the child. In a forked child of the program, only close the descriptors."""
+        requests, self._requests = self._requests, None
+        if requests is not None:
+            if file_identity(requests.fileno()) == self._file:
+                requests.close()
+            else:  # the program closed it and may have reused its number
+                requests.detach()
+        child, self._child = self._child, None
+        if child is not None:
+            self._command.stop(child)
 
+    def _start(self) -> None:
+        """Start the child, unless it runs."""
+        if self._child is not None:
+            return
+        ours, theirs = socket.socketpair()  # not a pipe: see _send
+        self._requests = ours
+        self._file = file_identity(ours.fileno())
+        stdin = above_standard_streams(theirs.detach())
+        try:
+            self._child = self._command.start(self._arguments, stdin, detached=0.0)
+        finally:
+            os.close(stdin)
+        self._answer(_START)
 
-class _Connection:
-    """An HTTP/2 connection for one call at a time.
+    def _send(self, line: bytes) -> None:
+        """Send a request. If the child has died, no signal is raised, which would end programs that reset SIGPIPE."""
+        if self._requests is None or file_identity(self._requests.fileno()) != self._file:
+            raise ConnectionError("the program closed the connection to the gRPC client")
+        self._requests.sendall(line, socket.MSG_NOSIGNAL)
 
-    Attributes:
-        reusable: Whether the connection can be used for another call.
-    """
+    def _answer(self, seconds: float) -> dict[str, Any]:
+        """Return the next line of the child.
 
-    def __init__(self, address: str) -> None:
-        self.reusable = False
-        self._address = address
-        self._socket: socket.socket | None = None
-        self._file: tuple[int, int] | None = None
-        self._http2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
-        self._http2.initiate_connection()
-
-    def call(self, method: str, request: bytes, timeout: float, deadline: float) -> tuple[dict[str, str], bytes]:
-        """Send a request; return the headers and trailers of the answer, and its body."""
-        self.reusable = False
-        channel = self._socket or self._connect(deadline)
-        if file_identity(channel.fileno()) != self._file:
-            raise ConnectionError("the program closed the connection")
-        stream = self._http2.get_next_available_stream_id()
-        headers = [
-            (":method", "POST"),
-            (":scheme", "http"),
-            (":path", method),
-            (":authority", "localhost" if self._address.startswith("unix:") else self._address),
-            ("te", "trailers"),
-            ("content-type", "application/grpc"),
-            ("user-agent", f"opentelemetry-instrumentation-hardware/{__version__}"),
-            ("grpc-timeout", f"{timeout * 1000:.0f}m"),
-        ]
-        self._http2.send_headers(stream, headers)
-        self._http2.send_data(stream, b"\0" + struct.pack(">I", len(request)) + request, end_stream=True)
-        answer: dict[str, str] = {}
-        body = bytearray()
-        for event in self._events(channel, deadline):
-            if isinstance(event, ConnectionTerminated):
-                raise ConnectionError("the server closed the connection")
-            if getattr(event, "stream_id", None) != stream:
-                continue
-            if isinstance(event, (ResponseReceived, TrailersReceived)):
-                answer.update((str(name), str(value)) for name, value in event.headers or ())
-            elif isinstance(event, DataReceived):
-                body += event.data or b""
-                self._http2.acknowledge_received_data(event.flow_controlled_length or 0, stream)
-            elif isinstance(event, StreamReset):
-                code = int(event.error_code or 0)
-                raise DriverError(_RESET_CODES.get(code, INTERNAL), f"the call was reset (HTTP/2 error {code})")
-            elif isinstance(event, StreamEnded):
-                break
-        self.reusable = stream < _LAST_STREAM
-        return answer, bytes(body)
-
-    def _events(self, channel: socket.socket, deadline: float) -> Iterator[Event]:
-        """Send pending data and yield the events that arrive, up to the maximum size of an answer."""
-        left = MAX_MESSAGE + (1 << 16)
-        while left > 0:
-            channel.settimeout(_remaining(deadline))
-            channel.sendall(self._http2.data_to_send())
-            channel.settimeout(_remaining(deadline))
-            data = channel.recv(1 << 16)
-            if not data:
-                raise ConnectionError("the server closed the connection")
-            if data.startswith(b"HTTP/1"):
-                raise ValueError("the server speaks HTTP/1")
-            left -= len(data)
-            yield from self._http2.receive_data(data)
-        raise ValueError(f"it has more than {MAX_MESSAGE} bytes")
-
-    def _connect(self, deadline: float) -> socket.socket:
-        """Connect to the first endpoint of the address that accepts."""
-        failure: Exception = ConnectionError("the host has no address")
-        for family, endpoint in _endpoints(self._address):
-            try:
-                self._socket = channel = socket.socket(family, socket.SOCK_STREAM)  # set first: close() in a fork
-                self._file = file_identity(channel.fileno())
-                channel.settimeout(_remaining(deadline))
-                channel.connect(endpoint)
-                if not self._address.startswith("unix:"):
-                    channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return channel
-            except TimeoutError:
-                raise
-            except (OSError, OverflowError) as error:
-                failure = error
-                self.close()
-        raise failure
-
-    def close(self) -> None:
-        """Close the socket, unless the program has closed it and reused its descriptor number."""
-        if self._socket is not None:
-            if file_identity(self._socket.fileno()) == self._file:
-                self._socket.close()
-            else:
-                self._socket.detach()
-
-
-def _remaining(deadline: float) -> float:
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise TimeoutError
-    return seconds
-
-
-def _endpoints(address: str) -> Iterator[tuple[int, Any]]:
-    """Yield the endpoints of an address. localhost is not looked up: a fork during a lookup can leave locks held."""
-    host, _, port = address.rpartition(":")
-    if address.startswith("unix:"):
-        yield getattr(socket, "AF_UNIX", -1), f"/{address.removeprefix('unix:').lstrip('/')}"
-    elif host == "localhost":
-        yield socket.AF_INET, ("127.0.0.1", int(port))
-        yield socket.AF_INET6, ("::1", int(port))
-    else:
-        resolved = socket.getaddrinfo(host.strip("[]").encode(), port.encode(), type=socket.SOCK_STREAM)
-        yield from ((family, endpoint) for family, _, _, _, endpoint in resolved)
-
-
-def _message(headers: dict[str, str], body: bytes) -> bytes:
-    """Return the message of a successful answer.
-
-    Raises:
-        DriverError: The status is an error.
-        TimeoutError: The status is DEADLINE_EXCEEDED.
-        ValueError: The body is not one uncompressed message.
-    """
-    http, status = headers.get(":status", ""), headers.get("grpc-status", "")
-    if http != "200" and not status:
-        raise DriverError(_HTTP_CODES.get(http, UNKNOWN), f"the server returned HTTP status {http}")
-    code = int(status) if status.isascii() and status.isdigit() and len(status) < 3 else UNKNOWN
-    if code == DEADLINE_EXCEEDED:
-        raise TimeoutError
-    if code:
-        text = " ".join(unquote(headers.get("grpc-message", "")).split())
-        text = "".join(filter(str.isprintable, text))[:200]
-        raise DriverError(code, text or f"gRPC status {code} without a message")
-    if len(body) < 5 or body[0] or int.from_bytes(body[1:5], "big") != len(body) - 5:
-        raise ValueError("its body is not one message")
-    return body[5:]
+        Raises:
+            TimeoutError: There is none.
+            OSError: The child has exited, or printed too much.
+            ValueError: The line is not JSON.
+        """
+        assert self._child is not None
+        deadline = time.monotonic() + seconds
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"the gRPC client did not answer within {seconds:g} s")
+            chunk = self._child.read_chunk(left)
+            if chunk is None:
+                cause = self._child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+                raise ChildProcessError(f"the gRPC client exited: {cause[:200]}")
+            line += chunk
+            if len(line) > _LINE_LIMIT:
+                raise ChildProcessError("the gRPC client printed too much")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

@@ -122,9 +122,8 @@ class Holders(Source):
 
                 self._kubelet = self.context.drivers.custom("kubelet", lambda: Kubelet(self._socket))
             rows = self._kubelet.devices()
-        except ImportError as error:
-            fix = "pip install 'opentelemetry-instrumentation-hardware[kubernetes]'"
-            self.unsupported.append(f"hw.holder.info{{allocated}}: PodResources needs h2 and protobuf: {error}; {fix}")
+        except Unavailable as error:
+            self.unsupported.append(f"hw.holder.info{{allocated}}: {error.reason}; {error.fix}")
             return
         except DriverError as error:
             self.errors.append(f"the kubelet's PodResources at {self._socket}: {error.text}")

@@ -39,6 +39,9 @@ class Kubelet:
 
     Args:
         socket: The path of its socket.
+
+    Raises:
+        Unavailable: grpcio is not installed.
     """
 
     def __init__(self, socket: str) -> None:
@@ -65,7 +68,7 @@ class Kubelet:
         ]
 
     def close(self) -> None:
-        """Close the connection. Safe in a forked child."""
+        """End the child that calls. Safe in a forked child."""
         self._channels.close()
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
 from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
-from opentelemetry.instrumentation.hardware.model import Unavailable
 
 TIMEOUT: Final = 0.5
 """Seconds for a call of the metric service; it usually answers within milliseconds."""
@@ -22,18 +22,12 @@ class Services:
     """A client of the services at any address.
 
     Raises:
-        Unavailable: The package h2 or protobuf is not installed.
+        Unavailable: grpcio is not installed.
     """
 
     def __init__(self) -> None:
-        try:
-            from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
-            from opentelemetry.instrumentation.hardware.sources.tpu import messages
-        except ImportError as error:
-            raise Unavailable(
-                f"TPU metrics need the packages h2 and protobuf: {error}",
-                "pip install 'opentelemetry-instrumentation-hardware[tpu]'",
-            ) from None
+        from opentelemetry.instrumentation.hardware.sources.tpu import messages
+
         self._messages = messages
         self._channels = Channels()
 
@@ -69,5 +63,5 @@ class Services:
             raise DriverError(INTERNAL, f"invalid answer: {error}") from None
 
     def close(self) -> None:
-        """Close the connections. Safe in a forked child."""
+        """End the child that calls. Safe in a forked child."""
         self._channels.close()
