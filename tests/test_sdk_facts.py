@@ -557,7 +557,7 @@ def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, in
     assert rich > 1.1 * many
 
     # A device has its id, name, type and parent, and two attributes of the metric; the rest is on its info metric.
-    facts = (".info", "hw.holder.memory.usage")
+    facts = (".info", "hw.holder.memory.usage", "hw.holder.utilization")
     assert max(len(row.attributes) for row in CATALOG if not row.name.endswith(facts)) <= 6
     instrument()
     ours = bench.ours()

@@ -255,5 +255,4 @@ async def _on(view: View, size: tuple[int, int], act: Act, steps: int, detail: S
             await view.pilot.pause()
             await act(view)
     finally:
-        feed.close()
         started.close()

@@ -211,13 +211,13 @@ def test_panel_that_cannot_be_drawn_shows_why(tmp_path: Path) -> None:
     on(tmp_path, 0, (120, 40), act, 1)
 
 
-def test_cores_are_shown_though_only_their_sum_is_exported(tmp_path: Path) -> None:
+def test_cores_are_shown_where_they_are_read(tmp_path: Path) -> None:
     async def act(view: View) -> None:
         await view.shows("CPU 32 threads")
         panel = view.app.query_one("#cpu", Panel)
         assert len("".join(text for text, _ in panel._drawn.lines[-1])) >= 32
 
-    on(tmp_path, 0, (80, 24), act, 3, detail=[])
+    on(tmp_path, 0, (80, 24), act, 3, detail=["cpu"])
 
 
 # -- shapes

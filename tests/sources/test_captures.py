@@ -64,6 +64,7 @@ NOT_IN_A_CAPTURE = {
     "otel_hardware.spans.energy.unattributed": "only while spans are recorded; test_shares.py",
     "hw.holder.info": "from what other sources list; test_holders.py",
     "hw.holder.memory.usage": "from what other sources list; test_holders.py",
+    "hw.holder.utilization": "from what other sources list; test_holders.py",
     "hw.span.energy": "recorded when spans end; test_spans.py",
 }
 

@@ -115,12 +115,8 @@ def show(
         from opentelemetry.instrumentation.hardware.cli.top.app import Top
         from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
 
-        feed = Feed(session)
-        try:
-            with held() as messages:
-                Top(feed, interval or screen.INTERVAL, title, signals, duration, messages).run()
-        finally:
-            feed.close()
+        with held() as messages:
+            Top(Feed(session), interval or screen.INTERVAL, title, signals, duration, messages).run()
         return
     if missing:
         say(missing)
