@@ -167,7 +167,7 @@ class Session:
 
     def _runner(self, found: FoundSource, instance: str) -> SourceRunner:
         # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
-        drivers = Drivers() if self._drivers is None else self._drivers(found.name)
+        drivers = self._local_drivers() if self._drivers is None else self._drivers(found.name)
         claim = self._claim_of(found)
 
         def make() -> Source:
@@ -194,6 +194,15 @@ class Session:
             self._only_spans,
         )
         return runner
+
+    def _local_drivers(self) -> Drivers:
+        """Return the drivers of this machine, or of a simulated one."""
+        simulated = self.config.simulate
+        if simulated is None or simulated.host is None:
+            return Drivers()
+        from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers
+
+        return SimulatedDrivers(simulated, self.config.simulate_speed, self._observed)
 
     def _claim_of(self, found: FoundSource) -> Callable[[Collection[str]], Collection[str]] | None:
         """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""

@@ -11,7 +11,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.simulator.cards import CARDS, Card
-from opentelemetry.instrumentation.hardware.simulator.scenarios import SCENARIOS, Load, Scenario
+from opentelemetry.instrumentation.hardware.simulator.scenarios import HOSTS, SCENARIOS, HostLoad, Load, Scenario
 
 STEP: Final = 0.1
 """Seconds of a step. The energy counter is updated once in each."""
@@ -46,6 +46,11 @@ class Spec(NamedTuple):
     card: str
     scenario: str
     seed: int
+
+    @property
+    def host(self) -> HostLoad | None:
+        """What happens on the host; None if it is the real one."""
+        return HOSTS.get(self.scenario)
 
     def __str__(self) -> str:
         return f"{self.gpus} x {CARDS[self.card].model}, scenario {self.scenario}"
@@ -174,9 +179,13 @@ class Machine:
         """When the last step ended, in seconds since the epoch."""
         return self.start + self.elapsed / self._speed
 
+    def now(self) -> float:
+        """Simulated seconds since the start."""
+        return (self._clock() - self.start) * self._speed
+
     def advance(self) -> None:
         """Bring the GPUs up to the current time."""
-        due = int((self._clock() - self.start) * self._speed / STEP)
+        due = int(self.now() / STEP)
         self._steps = max(self._steps, due - int(_LONGEST / STEP))
         while self._steps < due:
             for gpu in self.gpus:
@@ -185,6 +194,6 @@ class Machine:
 
 
 @cache
-def machine(spec: Spec, speed: float) -> Machine:
+def machine(spec: Spec, speed: float | None) -> Machine:
     """Return the simulated machine of this process: it goes on when a source is opened again."""
-    return Machine(spec, speed=speed)
+    return Machine(spec, speed=speed or 1.0)

@@ -1,9 +1,10 @@
-"""Scenarios: what a program does on each GPU at each time."""
+"""Scenarios: what a program does on each GPU at each time, and what happens on its host."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import pi, sin
+from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
 
@@ -35,6 +36,30 @@ class Load(NamedTuple):
     brake: float = 1.0
     xid: int = 0
     is_lost: bool = False
+
+
+class HostLoad(NamedTuple):
+    """What happens on a host whose program waits for it.
+
+    Attributes:
+        program: CPUs that the program uses.
+        others: The share of all CPUs that other programs use.
+        iowait: The share of time in which a CPU waits for a disk.
+        quota: CPUs that the control group of the program may use; 0: no limit.
+        throttled: The share of the periods in which that limit acts.
+        stalls: The share of time in which some or all programs wait, by resource and kind.
+    """
+
+    program: float = 0.2
+    others: float = 0.02
+    iowait: float = 0.0
+    quota: float = 0.0
+    throttled: float = 0.0
+    stalls: Mapping[tuple[str, str], float] = MappingProxyType({})
+
+    def busy(self, cpu: int, cpus: int) -> float:
+        """Return the share of time in which a CPU works, of so many: the program uses the first ones."""
+        return min(1.0, self.others + min(1.0, max(0.0, self.program - cpu)))
 
 
 Scenario: TypeAlias = Callable[[float, int, int], Load]
@@ -84,10 +109,24 @@ def _lost(time: float, index: int, count: int) -> Load:
     return _training(time, index, count)._replace(is_lost=is_last and time >= 30.1, xid=79 if is_now else 0)
 
 
+def _starved(time: float, index: int, count: int) -> Load:
+    """The GPU waits for data, in half of each second for most of it."""
+    busy = 0.42 if time % 1.0 < 0.5 else 0.2
+    return Load(busy=busy, sm=0.8 * busy, tensor=0.55 * busy, dram=0.5 * busy, memory=0.8, pcie=0.02)
+
+
 def _memory_leak(time: float, index: int, count: int) -> Load:
     """Memory fills up in five minutes. The program ends, and begins anew."""
     used = 0.4 + 0.6 * (time % 310.0) / 300.0
     return _training(time, index, count)._replace(memory=used) if used < 1.0 else Load()
+
+
+def _stalls(**some: float) -> Mapping[tuple[str, str], float]:
+    """Return the stalls of a host. All programs wait in half of the time in which some do."""
+    resources = {"cpu": 0.0, "memory": 0.0, "io": 0.0, **some}
+    return {
+        (name, kind): share * part for name, share in resources.items() for kind, part in (("some", 1), ("full", 0.5))
+    }
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
@@ -104,5 +143,17 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "lost": _lost,
     "straggler": _straggler,
     "memory-leak": _memory_leak,
+    "one-core": _starved,
+    "quota": _starved,
+    "storage": _starved,
+    "neighbours": _starved,
 }
 """By name. The first one is the default."""
+
+HOSTS: Final[dict[str, HostLoad]] = {
+    "one-core": HostLoad(program=1.0),
+    "quota": HostLoad(program=2.0, quota=2.0, throttled=0.7, stalls=_stalls(cpu=0.6)),
+    "storage": HostLoad(iowait=0.4, stalls=_stalls(io=0.55)),
+    "neighbours": HostLoad(program=0.3, others=0.93, stalls=_stalls(cpu=0.7)),
+}
+"""By the name of the scenario. In the others, the host is the real one."""

@@ -240,5 +240,5 @@ def _library(context: SourceContext) -> n.Nvml:
     from opentelemetry.instrumentation.hardware.sources.nvidia.simulated import SimulatedNvml
 
     _LOG.warning("%s: the NVIDIA GPUs are simulated: %s", config.name_of("simulate"), config.simulate)
-    simulated = machine(config.simulate, config.simulate_speed or 1.0)
+    simulated = machine(config.simulate, config.simulate_speed)
     return cast("n.Nvml", SimulatedNvml(simulated, context.pid))
