@@ -38,6 +38,7 @@ LAYERS = (
     "spans.ledger",
     "spans.shares",
     "pipeline",
+    "bottlenecks",
     "sdk",
     "agent instruments resource_detector spans wandb",
     "instrumentor",

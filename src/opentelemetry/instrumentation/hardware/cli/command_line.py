@@ -58,12 +58,13 @@ def commands() -> dict[str, ModuleType]:
     ``add_arguments(parser)``; and ``run(arguments)``, which returns the exit status. It raises Mistake if the user has
     to change something; that sentence is printed instead of a traceback.
     """
-    from opentelemetry.instrumentation.hardware.cli import doctor, free, metrics, record, run, snapshot, top
+    from opentelemetry.instrumentation.hardware.cli import doctor, free, metrics, record, run, snapshot, top, why
 
     return {
         "top": top,
         "run": run,
         "snapshot": snapshot,
+        "why": why,
         "doctor": doctor,
         "free": free,
         "metrics": metrics,

@@ -106,8 +106,12 @@ class Exports:
         self._report = lambda sentence: None
 
     def log(self, text: str) -> None:
-        """Note a message of the exporter: the reason of a failure, if there is no better one."""
-        self._logged = text
+        """Note a message of the exporter: the reason of a failure, if there is no better one.
+
+        Not that it was shut down before it could send the last values: the earlier failures have the reason.
+        """
+        if "already shutdown" not in text:
+            self._logged = text
 
     # -- what happens in the exporter
 
@@ -139,7 +143,8 @@ class Exports:
         finally:
             self._is_exporting = False
         if result is not MetricExportResult.SUCCESS or self._attempt is not None:
-            self._has_failed(self._attempt or failure(self._logged))
+            logged = failure(self._logged) if self._logged or self._last is None else self._last
+            self._has_failed(self._attempt or logged)
         elif self._partial and self._partial >= _count(data):
             self.failed += 1
             self.failure = self._last = Failure("all values were rejected")

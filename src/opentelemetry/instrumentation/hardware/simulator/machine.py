@@ -118,7 +118,8 @@ class Gpu:
         load = self._scenario(at, self.index, self._count)
         self._drift = 0.9 * self._drift + 0.1 * self._noise.gauss(0.0, 1.0)
         factor = max(0.0, 1.0 + 0.06 * self._drift)
-        busy, sm, tensor, dram = (min(1.0, factor * share) for share in (load.busy, load.sm, load.tensor, load.dram))
+        sm, tensor, dram = (min(1.0, factor * share) for share in (load.sm, load.tensor, load.dram))
+        busy = min(1.0, factor * load.busy) if load.busy < 1.0 else 1.0
         self.load = load = load._replace(busy=busy, sm=sm, tensor=tensor, dram=dram)
         if load.xid:
             self.xids.append(load.xid)

@@ -1,0 +1,227 @@
+"""Judge: keeps the signals of the last minute, and gives the verdict for each device."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware.bottlenecks.rules import (
+    FAULTS,
+    HOST_RULES,
+    IDLE,
+    NONE,
+    RULES,
+    WAITING,
+    Condition,
+    Rule,
+    match,
+)
+from opentelemetry.instrumentation.hardware.bottlenecks.signals import Signals
+
+WINDOW: Final = 60.0
+"""Seconds that a verdict looks at, by default."""
+
+_WARM_UP: Final = 120.0
+"""Seconds of a program for which there is no verdict: it loads and compiles."""
+
+_LOADING: Final = 0.02
+"""Growth of the memory in use, as a share of all per second, that is loading."""
+
+_LEAST: Final = 20
+"""Samples without which there is no verdict."""
+
+_EMPTY: Final = 0.02
+_QUIET: Final = 0.05
+"""Highest shares of memory and of time that an unused GPU uses."""
+
+_CLOSE: Final = 0.2
+"""A rule is the runner-up if all of its conditions miss their thresholds by at most this share."""
+
+_MAXIMA: Final = ("failed", "recovery", "power_peak", "xids", "uncorrected", "oom_kills")
+"""Signals of which a window has the highest value; of the others, the mean."""
+
+
+class Verdict(NamedTuple):
+    """What holds a device back.
+
+    Attributes:
+        name: The rule; ``none``, ``waiting`` or ``unknown`` if none matches.
+        meaning: The same in words.
+        since: Seconds for which it has been the verdict.
+        share: The share of the samples of the window for which the conditions hold.
+        evidence: The conditions, with the values of their signals.
+        advice: What to do.
+        not_asked: The rules that could not be decided, with the signals that are missing.
+        runner_up: The name of a rule that nearly matches; "" if there is none.
+    """
+
+    name: str
+    meaning: str
+    since: float = 0.0
+    share: float = 1.0
+    evidence: Sequence[tuple[Condition, float]] = ()
+    advice: str = ""
+    not_asked: Mapping[str, Sequence[str]] = {}
+    runner_up: str = ""
+
+    @property
+    def is_bottleneck(self) -> bool:
+        """Whether it is one of the rules."""
+        return self.name in {rule.name for rule in RULES}
+
+
+class _Device:
+    """What is known about a device."""
+
+    def __init__(self) -> None:
+        self.samples: deque[tuple[float, float, Signals]] = deque()  # end, seconds, signals
+        self.ready = 0.0  # when the program has loaded
+        self.was_empty = False
+        self.idle_since: float | None = None
+        self.usual_power: float | None = None
+        self.verdict = ""
+        self.since = 0.0
+
+
+class Judge:
+    """Gives verdicts.
+
+    Args:
+        window: Seconds that a verdict looks at.
+    """
+
+    def __init__(self, window: float = WINDOW) -> None:
+        self._window = window
+        self._devices: dict[str, _Device] = {}
+
+    def observe(self, now: float, seconds: float, signals: Mapping[str, Signals]) -> None:
+        """Add the signals of some seconds.
+
+        Args:
+            now: The end of these seconds, on a monotonic clock.
+            seconds: Their number.
+            signals: By device.
+        """
+        for name, each in signals.items():
+            device = self._devices.setdefault(name, _Device())
+            _note(device, now, each)
+            if now >= device.ready:
+                device.samples.append((now, seconds, each))
+            while device.samples and device.samples[0][0] <= now - self._window:
+                old = device.samples.popleft()[2]
+                if old.get("busy", 0.0) >= 0.5 and "watts" in old:
+                    usual = device.usual_power
+                    device.usual_power = old["watts"] if usual is None else 0.98 * usual + 0.02 * old["watts"]
+
+    def verdicts(self) -> dict[str, Verdict]:
+        """Return the verdict for each device that was observed."""
+        return {name: self._verdict(device) for name, device in self._devices.items()}
+
+    def _verdict(self, device: _Device) -> Verdict:
+        if len(device.samples) < _LEAST:
+            return Verdict("unknown", "the program is loading, or there are too few samples yet")
+        now = device.samples[-1][0]
+        signals = _merged(device)
+        found = _decided(signals, device.verdict)
+        if found.name != device.verdict:
+            device.verdict, device.since = found.name, device.samples[0][0]
+        matching = [all(_holds(each, sample) for each, _ in found.evidence) for _, _, sample in device.samples]
+        return found._replace(since=now - device.since, share=sum(matching) / len(matching))
+
+
+def _note(device: _Device, now: float, signals: Signals) -> None:
+    """Record whether the device is unused, and whether its program loads."""
+    memory, busy = signals.get("memory"), signals.get("busy")
+    if busy is not None:
+        device.idle_since = (device.idle_since or now) if busy <= _QUIET else None
+        signals["least_busy"] = busy
+        signals["idle_time"] = now - device.idle_since if device.idle_since is not None else 0.0
+    if memory is None:
+        return
+    is_empty = memory < _EMPTY
+    if device.was_empty and not is_empty:
+        device.ready = now + _WARM_UP
+        device.samples.clear()
+    device.was_empty = is_empty
+    if device.samples:
+        end, _, before = device.samples[-1]
+        if now > end and (memory - before.get("memory", memory)) / (now - end) > _LOADING:
+            device.ready = max(device.ready, now + _WARM_UP / 4)
+            device.samples.clear()
+
+
+def _merged(device: _Device) -> Signals:
+    """Return the signals of the whole window. A signal that any sample lacks is unknown."""
+    names = set.intersection(*({*each} for _, _, each in device.samples))
+    total = sum(seconds for _, seconds, _ in device.samples)
+    merged = {}
+    for name in names:
+        values = [each[name] for _, _, each in device.samples]
+        if name in _MAXIMA:
+            merged[name] = max(values)
+        elif name == "least_busy":
+            merged[name] = min(values)
+        elif name == "idle_time":
+            merged[name] = values[-1]
+        else:
+            merged[name] = sum(seconds * each[name] for _, seconds, each in device.samples) / total
+    if "watts" in merged and device.usual_power:
+        merged["power_before"] = merged["watts"] / device.usual_power
+    return merged
+
+
+def _decided(signals: Signals, active: str) -> Verdict:
+    """Return the first rule that matches, or what else is known."""
+    not_asked: dict[str, Sequence[str]] = {}
+    for rule in RULES:
+        found = match(rule, signals, rule.name == active)
+        if found.case is not None:
+            evidence = [(each, signals[each.signal]) for each in found.case]
+            return Verdict(
+                rule.name,
+                rule.meaning,
+                evidence=evidence,
+                advice=rule.advice,
+                not_asked=not_asked,
+                runner_up=_runner_up(rule, signals),
+            )
+        if found.missing:
+            not_asked[rule.name] = found.missing
+    for rule in (IDLE, NONE, WAITING):
+        case = match(rule, signals).case
+        if case is not None and (rule is not WAITING or not not_asked.keys() & {*HOST_RULES}):
+            meaning = rule.meaning
+            if rule is NONE and signals.get("power_cap", 0.0) >= 0.5:
+                meaning = f"at its power limit; {meaning}"
+            evidence = [(each, signals[each.signal]) for each in case]
+            undecided = {} if rule is IDLE else not_asked
+            return Verdict(rule.name, meaning, evidence=evidence, advice=rule.advice, not_asked=undecided)
+    busy = signals.get("busy")
+    if busy is None:
+        meaning = "its utilization is not known"
+    elif busy >= 0.9 and "sm" not in signals:
+        meaning = f"busy {busy:.0%}; whether with small kernels or communication, only Hopper and newer cards tell"
+    else:
+        meaning = f"busy {busy:.0%}; no rule matches"
+    return Verdict("unknown", meaning, not_asked=not_asked, runner_up=_runner_up(None, signals))
+
+
+def _runner_up(chosen: Rule | None, signals: Signals) -> str:
+    """Return the name of a further rule that matches or nearly does. A fault is there or not."""
+    for rule in RULES:
+        for case in rule.cases if rule is not chosen and rule.name not in FAULTS else ():
+            if all(each.signal in signals and _nearly(each, signals[each.signal]) for each in case):
+                return rule.name
+    return ""
+
+
+def _nearly(condition: Condition, value: float) -> bool:
+    if condition.holds(value):
+        return True
+    return bool(condition.threshold) and abs(value - condition.threshold) <= _CLOSE * abs(condition.threshold)
+
+
+def _holds(condition: Condition, signals: Signals) -> bool:
+    value = signals.get(condition.signal)
+    return value is None or condition.holds(value)

@@ -1,0 +1,239 @@
+"""``otel-hardware why``: what holds each GPU back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.instrumentation.hardware.bottlenecks.judge import WINDOW, Judge, Verdict
+from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES, Condition
+from opentelemetry.instrumentation.hardware.bottlenecks.signals import SIGNALS, signals
+from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
+from opentelemetry.instrumentation.hardware.cli.layout import wrap
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.quantity import duration
+from opentelemetry.instrumentation.hardware.cli.settings import seconds
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.cli.view import View
+    from opentelemetry.instrumentation.hardware.model import Series
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+    from opentelemetry.instrumentation.hardware.settings import Config
+
+HELP = "say what holds each GPU back"
+
+DESCRIPTION = """\
+Watches the GPUs, the host and the program for a minute, and says for each GPU what holds it back, with the figures and
+the next step. Experimental: most thresholds are our own, see --list.
+
+examples:
+  otel-hardware why
+  otel-hardware why --pid 4711               and how the program uses its CPUs
+  otel-hardware why --for 300 --format json
+  otel-hardware why --simulate 2xH100:storage --simulate-speed 30
+
+exit status: 0 if nothing holds a GPU back, 3 if something does, 4 if nothing is known; 2 for wrong arguments.
+"""
+
+_STEP = 2.0
+"""Seconds between two samples."""
+
+_BOTTLENECK, _UNKNOWN = 3, 4
+"""Exit statuses."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags."""
+    parser.usage = "otel-hardware why [flags]"
+    parser.add_argument(
+        "--pid", metavar="PID", help="the program; default: the process that uses the GPUs, if it is one"
+    )
+    text = f"how long to watch, at least 40; default: {WINDOW:g}"
+    parser.add_argument("--for", dest="seconds", metavar="SECONDS", type=seconds, default=WINDOW, help=text)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
+    parser.add_argument("--list", action="store_true", help="print the rules with the sources of their thresholds")
+    settings.add(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the verdicts.
+
+    Raises:
+        Mistake: There is no GPU, or no process with this PID.
+    """
+    if arguments.list:
+        print("\n".join(_listed()))
+        return 0
+    config = settings.config(arguments).changed(preset="all")
+    given = None if arguments.pid is None else settings.pid(arguments.pid)
+    pid = given if given is not None else _program(config)
+    names, verdicts = _watch(config, pid, arguments.seconds, arguments.format == "table")
+    if arguments.format == "json":
+        print(json.dumps([_as_json(names[device], each) for device, each in verdicts.items()], indent=2))
+    else:
+        width = max(40, shutil.get_terminal_size((100, 24)).columns)
+        for device, each in verdicts.items():
+            print("\n".join(_as_text(names[device], each, width)))
+        if pid is None:
+            say("which program? Its CPU use was not looked at; --pid PID names it")
+    if any(each.is_bottleneck for each in verdicts.values()):
+        return _BOTTLENECK
+    return _UNKNOWN if all(each.name == "unknown" for each in verdicts.values()) else 0
+
+
+# -- watching
+
+
+def _session(config: Config, pid: int | None) -> Session:
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+
+    session = Session(config, pid, interval=_STEP, environ={}, all_processes=pid is None)
+    session.start()
+    return session
+
+
+def _program(config: Config) -> int | None:
+    """Return the process that uses the GPUs; None if there is none or more than one."""
+    from opentelemetry.instrumentation.hardware.cli.top.holders import holders
+
+    if config.simulate:
+        return os.getpid()
+    session = _session(config.changed(sources=["nvidia", "amd"]), None)
+    try:
+        session.read_now(_STEP)
+        pids = {each.pid for each in holders(session, {}, lambda pids: {}) if each.pid}
+    finally:
+        session.close()
+    return pids.pop() if len(pids) == 1 else None
+
+
+def _watch(
+    config: Config, pid: int | None, window: float, is_shown: bool
+) -> tuple[Mapping[str, str], dict[str, Verdict]]:
+    """Return the name of each GPU, and its verdict after some seconds."""
+    from opentelemetry.instrumentation.hardware.cli.view import Viewer
+
+    speed = config.simulate_speed or 1.0
+    session, judge = _session(config, pid), Judge(min(window, WINDOW))
+    try:
+        viewer = Viewer(session)
+        view = viewer.collect()
+        if not _observe(judge, session, view, 0.0, speed):
+            reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
+            raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
+        if is_shown and sys.stderr.isatty():
+            say(f"watching for {duration(window / speed)}; Ctrl-C stops")
+        start = time.monotonic()
+        with interruptible():
+            for now in _steps(start, window / speed, _STEP / speed):
+                view = viewer.collect()
+                _observe(judge, session, view, (now - start) * speed, speed)
+        return view.names, judge.verdicts()
+    finally:
+        session.close()
+
+
+def _steps(start: float, length: float, step: float) -> Iterator[float]:
+    """Wait for each step, and yield the time."""
+    due = start + step
+    while due <= start + length + step / 2:
+        time.sleep(max(0.0, due - time.monotonic()))
+        yield time.monotonic()
+        due = max(due + step, time.monotonic())
+
+
+def _observe(judge: Judge, session: Session, view: View, now: float, speed: float) -> bool:
+    """Show a view to the judge. Returns whether it has a GPU."""
+    from opentelemetry.instrumentation.hardware.pipeline.runner import State
+
+    is_limited = all(runner.name != "container" or runner.state is not State.ABSENT for runner in session.runners)
+    found = signals(view.points, _per_second(view, session.config, speed), is_limited)
+    judge.observe(now, view.window * speed or _STEP, found)
+    return bool(found)
+
+
+def _per_second(view: View, config: Config, speed: float) -> Mapping[Series, float]:
+    """Return the rates. Simulated counters go faster than the clock."""
+    if speed == 1.0 or config.simulate is None:
+        return view.rates
+    is_host_simulated = config.simulate.host is not None
+    return {
+        series: rate / speed if is_host_simulated or series.metric.name.startswith("hw.") else rate
+        for series, rate in view.rates.items()
+    }
+
+
+# -- printing
+
+
+def _value(condition: Condition, value: float) -> str:
+    unit = SIGNALS[condition.signal].unit
+    if unit == "s":
+        return duration(value)
+    if unit == "By/s":
+        return f"{value / 1e9:.3g} GB/s"
+    return f"{value:.0%}" if unit == "%" else f"{value:.3g}{unit}"
+
+
+def _compared(condition: Condition, value: float) -> str:
+    """Format a condition, such as ``waiting for disks 41 %, at least 10 %``."""
+    words = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
+    limit = _value(condition, condition.threshold)
+    return f"{SIGNALS[condition.signal].text} {_value(condition, value)}, {words[condition.operator]} {limit}"
+
+
+def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
+    since = f"; for {duration(verdict.since)}" if verdict.since else ""
+    share = f", in {verdict.share:.0%} of the samples" if verdict.is_bottleneck and verdict.share < 1.0 else ""
+    yield from wrap(f"{name}  {verdict.name}: {verdict.meaning}{since}{share}", width, "", "    ")
+    for condition, value in verdict.evidence:
+        text, source = f"    {_compared(condition, value):54}", SIGNALS[condition.signal].source
+        yield f"{text}  {source}" if len(text) + 2 + len(source) <= width else text.rstrip()
+    if verdict.advice:
+        yield from wrap(verdict.advice, width, "  -> ", "     ")
+    if verdict.runner_up:
+        yield f"    nearly: {verdict.runner_up}"
+    for rule, missing in verdict.not_asked.items():
+        needs = ", ".join(SIGNALS[each].text for each in missing)
+        yield from wrap(f"not asked: {rule}, which needs {needs}", width, "    ", "      ")
+
+
+def _as_json(name: str, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "device": name,
+        "bottleneck": verdict.name,
+        "meaning": verdict.meaning,
+        "since": round(verdict.since, 1),
+        "share": round(verdict.share, 3),
+        "evidence": [
+            {
+                "signal": condition.signal,
+                "source": SIGNALS[condition.signal].source,
+                "value": round(value, 4),
+                "operator": condition.operator,
+                "threshold": condition.threshold,
+            }
+            for condition, value in verdict.evidence
+        ],
+        "not_asked": {rule: list(missing) for rule, missing in verdict.not_asked.items()},
+        "runner_up": verdict.runner_up,
+        "advice": verdict.advice,
+    }
+
+
+def _listed() -> Iterator[str]:
+    """Yield the rules. The first one that matches is the verdict."""
+    for rule in RULES:
+        yield f"{rule.name}: {rule.meaning}"
+        for case in rule.cases:
+            words = (f"{each.signal} {each.operator} {each.threshold:g}" for each in case)
+            yield f"    if {' and '.join(words)}"
+        yield f"  -> {rule.advice}"
+        yield f"    thresholds: {rule.source}"
