@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import (
+    BEFORE_WAITING,
     FAULTS,
-    HOST_RULES,
     IDLE,
     NONE,
     RULES,
@@ -190,7 +190,7 @@ def _decided(signals: Signals, active: str) -> Verdict:
             not_asked[rule.name] = found.missing
     for rule in (IDLE, NONE, WAITING):
         case = match(rule, signals).case
-        if case is not None and (rule is not WAITING or not not_asked.keys() & {*HOST_RULES}):
+        if case is not None and (rule is not WAITING or not not_asked.keys() & {*BEFORE_WAITING}):
             meaning = rule.meaning
             if rule is NONE and signals.get("power_cap", 0.0) >= 0.5:
                 meaning = f"at its power limit; {meaning}"

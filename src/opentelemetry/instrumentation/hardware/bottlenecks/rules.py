@@ -163,7 +163,7 @@ RULES: Final[Sequence[Rule]] = (
     _rule(
         "transfer",
         "the PCIe link is busy and the SMs are not",
-        "pcie >= 1e9, sm < 0.3",
+        "pcie >= 0.3, sm < 0.3",
         "copy less, overlap copies with computation, pin the memory of the host",
         "ours",
     ),
@@ -177,7 +177,7 @@ RULES: Final[Sequence[Rule]] = (
     _rule(
         "kernels_small",
         "its kernels are too small for the GPU",
-        "busy >= 0.4, sm < 0.25, pcie < 1e9, links < 1e9",
+        "busy >= 0.4, sm < 0.25, pcie < 0.3, links < 1e9",
         "use larger batches, CUDA graphs or torch.compile",
         "ours",
     ),
@@ -189,8 +189,8 @@ IDLE: Final = _rule("none", "no program uses it", "memory < 0.02, busy < 0.05", 
 FAULTS: Final = ("failed", "throttled", "link", "stuck")
 """The rules about the GPU itself."""
 
-HOST_RULES: Final = ("cpu_quota", "storage", "host_memory", "cpu", "neighbours")
-"""The rules about the host. If all were asked and none matches, the program itself gives the GPU nothing to do."""
+BEFORE_WAITING: Final = ("cpu_quota", "storage", "host_memory", "cpu", "neighbours", "transfer")
+"""If all of these were asked and none matches, the program itself gives the GPU nothing to do."""
 
 WAITING: Final = _rule(
     "waiting",

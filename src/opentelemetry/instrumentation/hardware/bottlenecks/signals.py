@@ -62,7 +62,7 @@ SIGNALS: Final[Mapping[str, Signal]] = {
     "generation": Signal("PCIe generation over what is possible", "hw.gpu.pcie.generation over its limit"),
     "nvlinks": Signal("NVLinks over those of an equal GPU", "hw.gpu.nvlink.up"),
     "replays": Signal("PCIe replays over what the specification permits", "hw.errors pcie_replay"),
-    "pcie": Signal("PCIe", "hw.gpu.io pcie", "By/s"),
+    "pcie": Signal("PCIe over the bandwidth of its link", "hw.gpu.io pcie, hw.gpu.pcie.*"),
     "links": Signal("NVLink, XGMI and InfiniBand", "hw.gpu.io, hw.network.io", "By/s"),
     "quota": Signal("periods in which the CPU limit acted", "container.cpu.throttled.periods"),
     "io_stall": Signal("waiting for disks", "pressure.linux.time io some"),
@@ -93,7 +93,7 @@ def signals(points: Points, rates: Mapping[Series, float], is_limited: bool = Tr
     source = _Source(points, rates)
     host = {name: value for name, value in _of_host(source) if value is not None}
     if not is_limited:
-        host["quota"] = 0.0
+        host.setdefault("quota", 0.0)
     identities = [attributes for _, attributes in points(c.HW_GPU_INFO) if c.HW_PARENT not in attributes]
     most_links: dict[object, float] = {}
     for each in identities:
@@ -162,7 +162,7 @@ def _of_device(source: _Source, device: Attributes) -> Iterator[tuple[str, float
     yield "generation", _share(generation, gauge(c.HW_GPU_PCIE_GENERATION_LIMIT))
     bits = (lanes or 0) * _LANE.get(int(generation or 0), 0.0)
     yield "replays", _share(rate(c.HW_ERRORS, type="pcie_replay"), bits * _BIT_ERRORS)
-    yield "pcie", rate(c.HW_GPU_IO, link="pcie")
+    yield "pcie", _share(rate(c.HW_GPU_IO, link="pcie"), bits / 8)
     network = source.rate(c.HW_NETWORK_IO, {})
     yield "links", _sum([rate(c.HW_GPU_IO, link="nvlink"), rate(c.HW_GPU_IO, link="xgmi"), network])
 
@@ -198,13 +198,15 @@ def _of_host(source: _Source) -> Iterator[tuple[str, float | None]]:
     yield "host_busy", host_busy
     yield "major_faults", source.rate(c.PROCESS_PAGING_FAULTS, {c.FAULT_TYPE: "major"})
     yield "oom_kills", source.rate(c.SYSTEM_MEMORY_OOM_KILLS, {})
-    own, tree = source.rate(c.PROCESS_CPU_TIME, {}), source.gauge(c.PROCESS_TREE_CPU_UTILIZATION, {})
-    used = own if tree is None or cpus is None else tree * cpus  # None: it has no children
+    processes = source.gauge(c.PROCESS_TREE_COUNT, {})
+    yield "processes", processes
+    used, tree = source.rate(c.PROCESS_CPU_TIME, {}), source.gauge(c.PROCESS_TREE_CPU_UTILIZATION, {})
+    if tree is not None and cpus is not None and (processes or 0) > 1:
+        used = tree * cpus
     yield "program_cpus", used
     yield "program", _share(used, cpus)
     if used is not None and host_busy and count:
         yield "program_share", used / (host_busy * count)
-    yield "processes", source.gauge(c.PROCESS_TREE_COUNT, {})
 
 
 _MODES: Final = ("user", "nice", "system", "interrupt", "iowait", "steal")

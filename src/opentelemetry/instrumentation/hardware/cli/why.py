@@ -23,7 +23,6 @@ from opentelemetry.instrumentation.hardware.cli.settings import seconds
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.cli.view import View
-    from opentelemetry.instrumentation.hardware.model import Series
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -94,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _session(config: Config, pid: int | None) -> Session:
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
-    session = Session(config, pid, interval=_STEP, environ={}, all_processes=pid is None)
+    speed = config.simulate_speed or 1.0
+    clock = time.monotonic if speed == 1.0 else lambda: speed * time.monotonic()
+    session = Session(config, pid, _STEP, environ={}, clock=clock, all_processes=pid is None)
     session.start()
     return session
 
@@ -125,7 +126,7 @@ def _watch(
     try:
         viewer = Viewer(session)
         view = viewer.collect()
-        if not _observe(judge, session, view, 0.0, speed):
+        if not _observe(judge, session, view, 0.0):
             reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
             raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
         if is_shown and sys.stderr.isatty():
@@ -134,7 +135,7 @@ def _watch(
         with interruptible():
             for now in _steps(start, window / speed, _STEP / speed):
                 view = viewer.collect()
-                _observe(judge, session, view, (now - start) * speed, speed)
+                _observe(judge, session, view, (now - start) * speed)
         return view.names, judge.verdicts()
     finally:
         session.close()
@@ -149,25 +150,14 @@ def _steps(start: float, length: float, step: float) -> Iterator[float]:
         due = max(due + step, time.monotonic())
 
 
-def _observe(judge: Judge, session: Session, view: View, now: float, speed: float) -> bool:
+def _observe(judge: Judge, session: Session, view: View, now: float) -> bool:
     """Show a view to the judge. Returns whether it has a GPU."""
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
     is_limited = all(runner.name != "container" or runner.state is not State.ABSENT for runner in session.runners)
-    found = signals(view.points, _per_second(view, session.config, speed), is_limited)
-    judge.observe(now, view.window * speed or _STEP, found)
+    found = signals(view.points, view.rates, is_limited)
+    judge.observe(now, view.window or _STEP, found)
     return bool(found)
-
-
-def _per_second(view: View, config: Config, speed: float) -> Mapping[Series, float]:
-    """Return the rates. Simulated counters go faster than the clock."""
-    if speed == 1.0 or config.simulate is None:
-        return view.rates
-    is_host_simulated = config.simulate.host is not None
-    return {
-        series: rate / speed if is_host_simulated or series.metric.name.startswith("hw.") else rate
-        for series, rate in view.rates.items()
-    }
 
 
 # -- printing

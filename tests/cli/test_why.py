@@ -1,0 +1,71 @@
+"""`otel-hardware why`: its exit status, its text and its JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from tests.children import run
+from tests.commands import otel_hardware
+
+from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES
+
+FAST = ("--simulate-speed", "15")
+LINE = ["otel-hardware", "why", *FAST, "--simulate"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "status", "text"),
+    [
+        ("1xH100:storage", 3, "GPU 0 simulated  storage: the host waits for disks"),
+        ("1xH100:brake", 3, "GPU 0 simulated  throttled: its clocks are lowered"),
+        ("1xH100:training", 0, "GPU 0 simulated  none: "),
+        ("1xA100:training", 4, "GPU 0 simulated  unknown: busy 9"),
+    ],
+)
+def test_exit_status_tells_whether_something_holds_a_gpu_back(scenario: str, status: int, text: str) -> None:
+    answer = run([*LINE, scenario])
+    assert answer.stdout.startswith(text)
+    assert answer.returncode == status
+    assert "Traceback" not in answer.stderr
+
+
+def test_json_has_the_figures_with_their_thresholds() -> None:
+    answer = run([*LINE, "1xH100:storage", "--format", "json"])
+    (found,) = json.loads(answer.stdout)
+    assert (found["device"], found["bottleneck"], answer.returncode) == ("GPU 0 simulated", "storage", 3)
+    busy, stall = found["evidence"]
+    assert busy["signal"] == "busy"
+    assert 0.0 < busy["value"] < busy["threshold"] == 0.5
+    assert stall["value"] >= stall["threshold"]
+    assert found["advice"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_no_number_is_cut(columns: int) -> None:
+    answer = run([*LINE, "1xH100:one-core"], {"COLUMNS": str(columns)})
+    assert "CPUs that the program uses 1, at least 0.9" in answer.stdout
+    assert "processes of the program 1, at most 2" in answer.stdout
+
+
+def test_list_names_every_rule_with_the_source_of_its_thresholds() -> None:
+    answer = otel_hardware("why", "--list")
+    assert answer.status == 0
+    for rule in RULES:
+        assert f"{rule.name}: {rule.meaning}" in answer.out
+        assert rule.source in answer.out
+
+
+def test_host_without_a_gpu_gets_one_sentence() -> None:
+    answer = otel_hardware("why", "--sources", "nvidia,host", env={"OTEL_PYTHON_HARDWARE_NVML": "/nowhere/libnvml.so"})
+    assert answer.status == 1
+    assert answer.out == ""
+    assert answer.err.startswith("otel-hardware: no GPU is reported here (nvidia: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_process_that_does_not_exist_gets_one_sentence() -> None:
+    answer = otel_hardware("why", "--pid", "4194305", "--simulate", "1xT4")
+    assert answer.status == 2
+    assert f"such as {os.getpid()}" in answer.err
