@@ -16,11 +16,11 @@ from tests.children import environment
 from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 
-from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, reporting, screen, snapshot, view
+from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, reporting, screen, snapshot
 from opentelemetry.instrumentation.hardware.cli.otlp import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline import session, view
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.settings import Config

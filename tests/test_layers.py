@@ -40,7 +40,7 @@ LAYERS = (
     "pipeline",
     "bottlenecks",
     "sdk",
-    "agent instruments resource_detector spans wandb",
+    "agent instruments resource_detector snapshots spans wandb",
     "instrumentor",
     "(package)",
     "cli",

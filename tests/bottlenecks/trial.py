@@ -21,10 +21,10 @@ from tests.stage import Clock
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import signals
-from opentelemetry.instrumentation.hardware.cli.view import Viewer
 from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers, SimulatedHost
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.simulator import machine as simulator
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec

@@ -13,8 +13,8 @@ from tests.tools import fake_nvml, need, nvml
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.summary import summary
 from opentelemetry.instrumentation.hardware.cli.table import draw
-from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Snapshot, Values
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 
 def shown(fake: nvml.FakeNvml, columns: int, *arguments: str) -> list[str]:

@@ -44,9 +44,9 @@ from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
 from opentelemetry.instrumentation.hardware.cli.top.holders import ProcessReader, holders
 from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn, Panel
-from opentelemetry.instrumentation.hardware.cli.view import Viewer
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system import process_tree
 

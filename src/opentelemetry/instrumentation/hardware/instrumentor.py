@@ -127,6 +127,19 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 return
             super().uninstrument(**kwargs)
 
+    def __enter__(self) -> HardwareInstrumentor:
+        """Start with the settings of the environment, unless ``instrument()`` was called."""
+        if not self.is_instrumented_by_opentelemetry:
+            self.instrument()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Read and collect once more, and stop."""
+        for provider in [*self._instruments]:
+            with suppress(Exception):
+                provider.force_flush()  # type: ignore[attr-defined]
+        self.uninstrument()
+
     def _instrument(self, **kwargs: Any) -> None:
         if is_helper():
             return
@@ -326,6 +339,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         session = self._session
         if session is None or session.pid != os.getpid():
             return
+        if not session.has_started and is_proxy(get_meter_provider()):
+            _LOG.warning(
+                "No MeterProvider was set, so no hardware metrics were exported; opentelemetry.metrics has one"
+            )
         try:
             deadline = time.monotonic() + session.config.exit_seconds
             session.read_now(_EXIT_WAIT, is_last=True)

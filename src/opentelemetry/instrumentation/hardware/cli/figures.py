@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 _SENSORS = ("gpu", "junction", "edge", "die", "board", "")
 """The sensors of a device's temperature, in the order of preference. AMD Instinct GPUs have only the second."""

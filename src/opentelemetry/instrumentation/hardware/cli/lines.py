@@ -10,8 +10,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Attributes
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData

@@ -78,8 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_series(preset: str) -> int:
     """Read this machine, and print how many series a preset exports."""
-    from opentelemetry.instrumentation.hardware.cli.view import Viewer
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
     from opentelemetry.instrumentation.hardware.settings import Config
 
     session = Session(Config.read(), environ={}, all_processes=True)

@@ -177,7 +177,7 @@ def _report_program(
 ) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
-    from opentelemetry.instrumentation.hardware.cli.view import Viewer
+    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 
     otlp.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)

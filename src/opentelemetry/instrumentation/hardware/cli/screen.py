@@ -16,8 +16,8 @@ from opentelemetry.instrumentation.hardware.cli.layout import clip
 from opentelemetry.instrumentation.hardware.cli.messages import held
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.table import draw
-from opentelemetry.instrumentation.hardware.cli.view import View, Viewer
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import export_interval
 
 INTERVAL = 2.0

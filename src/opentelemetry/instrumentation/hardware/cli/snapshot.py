@@ -137,7 +137,7 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
 def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
     from opentelemetry.instrumentation.hardware.cli.lines import as_csv, as_json
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
-    from opentelemetry.instrumentation.hardware.cli.view import Viewer
+    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 
     session = _session(arguments, config, pid)
     session.start()

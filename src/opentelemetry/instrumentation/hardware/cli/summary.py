@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device, total
 from opentelemetry.instrumentation.hardware.cli.layout import clip, columns
 from opentelemetry.instrumentation.hardware.cli.quantity import fraction, quantity
-from opentelemetry.instrumentation.hardware.cli.view import View
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 
 def summary(view: View, width: int) -> list[str]:

@@ -11,8 +11,8 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.layout import GAP, clip, wrap
 from opentelemetry.instrumentation.hardware.cli.quantity import duration, rate_text, value_text
 from opentelemetry.instrumentation.hardware.cli.summary import summary
-from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.redaction import printable
 
 IDENTITY = (

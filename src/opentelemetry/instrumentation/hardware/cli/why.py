@@ -22,8 +22,8 @@ from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.cli.view import View
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
+    from opentelemetry.instrumentation.hardware.pipeline.view import View
     from opentelemetry.instrumentation.hardware.settings import Config
 
 HELP = "say what holds each GPU back"
@@ -119,7 +119,7 @@ def _watch(
     config: Config, pid: int | None, window: float, is_shown: bool
 ) -> tuple[Mapping[str, str], dict[str, Verdict]]:
     """Return the name of each GPU, and its verdict after some seconds."""
-    from opentelemetry.instrumentation.hardware.cli.view import Viewer
+    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 
     speed = config.simulate_speed or 1.0
     session, judge = _session(config, pid), Judge(min(window, WINDOW))

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
 from opentelemetry.instrumentation.hardware.cli.top.holders import Process, ProcessReader, holders
-from opentelemetry.instrumentation.hardware.cli.view import View, Viewer
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
+from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 
 
 class Readout(NamedTuple):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Number
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 _LENGTH = 400
 """Values of each figure; a graph shows two in each column."""

@@ -27,8 +27,8 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.top.thresholds import BUSY, FULL, FULL_DISK, WAITING, heat
-from opentelemetry.instrumentation.hardware.cli.view import View
 from opentelemetry.instrumentation.hardware.model import Number, Series
+from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 _FLOW_GRAPH = 3
 """The least lines of a graph of disks or network, with its title."""

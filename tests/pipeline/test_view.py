@@ -13,9 +13,9 @@ from opentelemetry.instrumentation.hardware.catalog import (
     PRESSURE_RESOURCE,
     SYSTEM_PRESSURE_TIME,
 )
-from opentelemetry.instrumentation.hardware.cli.view import Viewer
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 
 
 class Staged:
