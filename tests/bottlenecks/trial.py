@@ -92,8 +92,8 @@ class Reading(Session):
 
 
 @contextmanager
-def watched(text: str, host: HostLoad | None = None, pid: int | None = None) -> Iterator[tuple[Clock, Viewer]]:
-    """A clock that the test sets, and what is read of a simulated machine.
+def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> Iterator[tuple[Clock, Reading]]:
+    """A clock that the test sets, and a session of a simulated machine.
 
     Args:
         text: What to simulate.
@@ -111,14 +111,22 @@ def watched(text: str, host: HostLoad | None = None, pid: int | None = None) -> 
                 LocalFiles() if pid else SimulatedHost(host or spec.host or HostLoad(), machine.now, os.getpid())
             )
 
-    config = Config.read({"simulate": text, "preset": "all", "sources": ["nvidia", "host", "process", "container"]}, {})
+    settings = {"sources": ["nvidia", "host", "process", "container"], "detail": ["bottlenecks"]}
+    config = Config.read({"simulate": text, "preset": "all", **settings}, {})
     with patch.object(simulator, "machine", lambda spec, speed: machine):
         session = Reading(config, pid, STEP, lambda name: Quiet(), {}, clock)
         session.has_started = True
         try:
-            yield clock, Viewer(session)
+            yield clock, session
         finally:
             session.close()
+
+
+@contextmanager
+def watched(text: str, host: HostLoad | None = None, pid: int | None = None) -> Iterator[tuple[Clock, Viewer]]:
+    """The same, with what is read of it."""
+    with opened(text, host, pid) as (clock, session):
+        yield clock, Viewer(session)
 
 
 def verdicts(text: str, seconds: float | None = None, host: HostLoad | None = None) -> dict[str, Verdict]:

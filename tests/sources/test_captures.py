@@ -62,6 +62,7 @@ NOT_IN_A_CAPTURE = {
     "cpython.gc.uncollectable_objects": "asked of the interpreter, not of a driver; test_process.py",
     "otel_hardware.source.read.duration": "wall time of the reading itself",
     "otel_hardware.spans.energy.unattributed": "only while spans are recorded; test_shares.py",
+    "hw.gpu.bottleneck.time": "from what other sources read; bottlenecks/test_counter.py",
     "hw.holder.info": "from what other sources list; test_holders.py",
     "hw.holder.memory.usage": "from what other sources list; test_holders.py",
     "hw.holder.utilization": "from what other sources list; test_holders.py",

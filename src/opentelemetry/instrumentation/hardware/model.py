@@ -6,7 +6,7 @@ metric does not have. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -216,3 +216,25 @@ class Snapshot(NamedTuple):
     problems: tuple[Problem, ...] = ()
     read: Mapping[str, float] = MappingProxyType({})
     readings: Sequence[tuple[float, Values]] = ()
+
+    def rates(self, before: Snapshot) -> dict[Series, float]:
+        """Return the increase per second of each counter that increased, between the two readings of its source.
+
+        Args:
+            before: An earlier snapshot of the same reader.
+        """
+        old = dict(before._counters())
+        found = {}
+        for key, (at, value) in self._counters():
+            begin, start = old.get(key, (at, value))
+            if at > begin and value > start:
+                found[key] = (value - start) / (at - begin)
+        return found
+
+    def _counters(self) -> Iterator[tuple[Series, tuple[float, Number]]]:
+        """Yield the counters, each with the time of its reading and its value."""
+        for at, values in self.readings:
+            for metric, points in values.items():
+                if metric.kind is Kind.COUNTER:
+                    for value, attributes in points:
+                        yield Series(metric, attributes), (at, value)

@@ -28,8 +28,8 @@ _WARM_UP: Final = 120.0
 _LOADING: Final = 0.02
 """Growth of the memory in use, as a share of all per second, that is loading."""
 
-_LEAST: Final = 20
-"""Samples without which there is no verdict."""
+_LEAST: Final = 40.0
+"""Seconds without whose samples there is no verdict."""
 
 _EMPTY: Final = 0.02
 _QUIET: Final = 0.05
@@ -119,7 +119,7 @@ class Judge:
         return {name: self._verdict(device) for name, device in self._devices.items()}
 
     def _verdict(self, device: _Device) -> Verdict:
-        if len(device.samples) < _LEAST:
+        if sum(seconds for _, seconds, _ in device.samples) < _LEAST:
             return Verdict("unknown", "the program is loading, or there are too few samples yet")
         now = device.samples[-1][0]
         signals = _merged(device)

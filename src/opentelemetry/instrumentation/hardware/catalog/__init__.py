@@ -37,6 +37,7 @@ DETAILS: Final[Mapping[str, str]] = {
     "gpu": "each NVLink, pipe and kind of link error of a GPU, its BAR1 and its power at an instant",
     "sensors": "all temperature, fan, voltage and power sensors of the host",
     "spans": "the energy of spans by operation",
+    "bottlenecks": "what holds each GPU back",
     "holders": "pod, job and user on every series of a device, from otel-hardware run",
 }
 """The words of the setting ``DETAIL``. Some turn on the metrics that have them as ``opt_in``, others more series."""

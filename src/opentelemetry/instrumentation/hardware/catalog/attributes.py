@@ -49,6 +49,7 @@ GPU_ECC_MODE: Final = "hw.gpu.ecc.mode"
 GPU_PERSISTENCE_MODE: Final = "hw.gpu.persistence.mode"
 GPU_CUDA_VERSION: Final = "hw.gpu.cuda.version"
 THROTTLE_REASON: Final = "hw.gpu.throttle.reason"
+GPU_BOTTLENECK: Final = "hw.gpu.bottleneck"
 FREQUENCY_DOMAIN: Final = "hw.frequency.domain"
 PCI_BDF: Final = "pci.bdf"
 HOLDER_STATE: Final = "hw.holder.state"
@@ -103,6 +104,10 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     GPU_LINK: ("Kind of link of the GPU to other devices.", ("pcie", "nvlink", "xgmi")),
     GPU_LINK_NUMBER: ("Number of one of several links of a kind.", (0, 17)),
     THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
+    GPU_BOTTLENECK: (
+        "What holds the GPU back, as otel-hardware why says it; none, waiting or unknown if no rule matches.",
+        ("none", "storage", "throttled"),
+    ),
     FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),
     PCI_BDF: ("PCI address: domain, bus, device and function.", ("0000:2f:00.0",)),
     HOLDER_STATE: (

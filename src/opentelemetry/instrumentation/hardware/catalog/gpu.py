@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.catalog.attributes import (
     FREQUENCY_DOMAIN,
+    GPU_BOTTLENECK,
     GPU_CUDA_VERSION,
     GPU_ECC_MODE,
     GPU_INDEX,
@@ -161,6 +162,12 @@ HW_GPU_THROTTLE_TIME = counter(
     "Time during which the GPU's clocks were throttled, by reason. Several reasons may apply at the same time.",
     source="integral of nvmlDeviceGetCurrentClocksEventReasons over its samples; amdgpu: gpu_metrics",
     standard=False,
+)
+HW_GPU_BOTTLENECK_TIME = counter(
+    "hw.gpu.bottleneck.time", "s", (*HW_DEVICE, GPU_BOTTLENECK),
+    "Time by what held the GPU back, judged over a minute. The states add up to the observed time. Experimental.",
+    source="this package, from the other metrics of GPU, host and process; see docs/why.md",
+    opt_in="bottlenecks", standard=False,
 )
 HW_GPU_PERFORMANCE_STATE = gauge(
     "hw.gpu.performance_state", "{state}", HW_DEVICE,

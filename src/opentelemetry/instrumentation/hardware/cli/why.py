@@ -126,37 +126,30 @@ def _watch(
     try:
         viewer = Viewer(session)
         view = viewer.collect()
-        if not _observe(judge, session, view, 0.0):
+        if not _observe(judge, session, view, session.clock(), _STEP):
             reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
             raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
         if is_shown and sys.stderr.isatty():
             say(f"watching for {duration(window / speed)}; Ctrl-C stops")
-        start = time.monotonic()
+        start = before = session.clock()
         with interruptible():
-            for now in _steps(start, window / speed, _STEP / speed):
-                view = viewer.collect()
-                _observe(judge, session, view, (now - start) * speed)
+            while before < start + window:
+                time.sleep(_STEP / speed)
+                view, now = viewer.collect(), session.clock()
+                _observe(judge, session, view, now, now - before)
+                before = now
         return view.names, judge.verdicts()
     finally:
         session.close()
 
 
-def _steps(start: float, length: float, step: float) -> Iterator[float]:
-    """Wait for each step, and yield the time."""
-    due = start + step
-    while due <= start + length + step / 2:
-        time.sleep(max(0.0, due - time.monotonic()))
-        yield time.monotonic()
-        due = max(due + step, time.monotonic())
-
-
-def _observe(judge: Judge, session: Session, view: View, now: float) -> bool:
+def _observe(judge: Judge, session: Session, view: View, now: float, seconds: float) -> bool:
     """Show a view to the judge. Returns whether it has a GPU."""
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
     is_limited = all(runner.name != "container" or runner.state is not State.ABSENT for runner in session.runners)
     found = signals(view.points, view.rates, is_limited)
-    judge.observe(now, view.window or _STEP, found)
+    judge.observe(now, seconds, found)
     return bool(found)
 
 

@@ -38,6 +38,7 @@ class SimulatedHost(LocalFiles):
         self._elapsed = elapsed
         self._processes = (f"/proc/{pid}", *(("/proc/self",) if pid == os.getpid() else ()))
         self._first: dict[str, bytes] = {}
+        self._boot = super().uptime() - elapsed()
 
     def read(self, path: str) -> bytes:
         folder, _, name = path.rpartition("/")
@@ -59,6 +60,9 @@ class SimulatedHost(LocalFiles):
 
     def usage(self) -> Usage:
         return super().usage()._replace(user=self._load.program * self._elapsed())
+
+    def uptime(self) -> float:
+        return self._boot + self._elapsed()
 
     def _stat(self, first: bytes) -> bytes:
         """Return the CPU times, which go on from those at the first reading."""

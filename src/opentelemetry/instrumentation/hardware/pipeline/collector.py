@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from opentelemetry.instrumentation.hardware.bottlenecks.counter import BottleneckTime
 from opentelemetry.instrumentation.hardware.catalog import (
+    HW_GPU_BOTTLENECK_TIME,
     OWN_CPU_TIME,
     SOURCE,
     SOURCE_READ_DURATION,
@@ -97,6 +99,7 @@ class Collector:
         self.is_last = False
         self._unattributed = counters.resume(Series(SPANS_ENERGY_UNATTRIBUTED))
         self._unattributed_before = self._unattributed.total
+        self._bottlenecks = BottleneckTime(counters.resume) if config.wants(HW_GPU_BOTTLENECK_TIME) else None
         self._read: list[tuple[Metric, ...]] | None = None
         self._metrics: dict[Metric, None] = {}
 
@@ -111,6 +114,8 @@ class Collector:
         read = [*(runner.metrics for runner in self.runners), _OWN]
         if self.shares is not None and self.shares.has_energy:
             read.append((SPANS_ENERGY_UNATTRIBUTED,))
+        if self._bottlenecks is not None:
+            read.append((HW_GPU_BOTTLENECK_TIME,))
         if read != self._read:
             every = (metric for metrics in read for metric in metrics)
             self._metrics = dict.fromkeys(filter(self._wants, every))
@@ -153,7 +158,11 @@ class Collector:
             own[SPANS_ENERGY_UNATTRIBUTED].append((self._unattributed.total, {}))
         readings.append((now, own))
         _merge(values, _select(own, wanted))
-        return Snapshot(values, tuple(problems), times, readings)
+        snapshot = Snapshot(values, tuple(problems), times, readings)
+        if self._bottlenecks is not None:
+            is_limited = any(each.name == "container" and each.state is not State.ABSENT for each in self.runners)
+            _merge(values, self._bottlenecks.add(now, snapshot, is_limited))
+        return snapshot
 
 
 def _select(values: Values, wanted: dict[Metric, None]) -> Values:

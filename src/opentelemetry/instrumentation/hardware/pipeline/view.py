@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import (
@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     HW_NAME,
     SYSTEM_PRESSURE_TIME,
 )
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Number, Series, Snapshot
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -126,27 +126,9 @@ def _elapsed(before: Snapshot, after: Snapshot) -> float:
 
 
 def _rates(before: Snapshot, after: Snapshot) -> dict[Series, float]:
-    """The increase per second of each counter that increased, between the two readings of its source.
-
-    The kernel adds up to two seconds of pressure at once, which can exceed a short window: it counts as at most 100 %.
-    """
-    old = dict(_counters(before))
-    found = {}
-    for key, (at, value) in _counters(after):
-        begin, start = old.get(key, (at, value))
-        if at > begin and value > start:
-            rate = (value - start) / (at - begin)
-            found[key] = min(rate, 1.0) if key.metric in _PRESSURE else rate
-    return found
-
-
-def _counters(snapshot: Snapshot) -> Iterator[tuple[Series, tuple[float, Number]]]:
-    """The counters, each with the time of its reading and its value."""
-    for at, values in snapshot.readings:
-        for metric, points in values.items():
-            if metric.kind is Kind.COUNTER:
-                for value, attributes in points:
-                    yield Series(metric, attributes), (at, value)
+    """Return the rates of counters. The kernel adds up to two seconds of pressure at once: that is at most 100 %."""
+    rates = after.rates(before)
+    return {key: min(rate, 1.0) if key.metric in _PRESSURE else rate for key, rate in rates.items()}
 
 
 def _missing(session: Session) -> tuple[str, ...]:
