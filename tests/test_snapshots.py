@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from jupyter_client.manager import KernelManager
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.children import PATIENCE, environment, run
+from tests.children import PATIENCE, environment
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSnapshot, snapshot
 
@@ -70,18 +69,6 @@ def test_context_manager_starts_and_ends_the_instrumentation() -> None:
         assert data is not None
         assert data.resource_metrics
     assert not instrumentor.is_instrumented_by_opentelemetry
-
-
-def test_instrument_without_any_provider_is_one_warning_at_the_end() -> None:
-    code = (
-        "import logging; logging.basicConfig()\n"
-        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
-        "HardwareInstrumentor().instrument()\n"
-    )
-    answer = run([sys.executable, "-c", code])
-    assert answer.returncode == 0
-    assert answer.stderr.count("\n") == 1
-    assert "No MeterProvider was set" in answer.stderr
 
 
 def test_page_about_notebooks_runs_in_a_kernel() -> None:

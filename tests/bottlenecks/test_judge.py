@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 from tests.bottlenecks.trial import EXPECTED, STEP, TRUE, verdicts, watched
 
@@ -138,11 +139,15 @@ def test_program_that_really_burns_a_core() -> None:
         watched("1xH100:held", pid=program.pid) as (clock, viewer),
     ):
         try:
+            begun = time.monotonic()
             for _ in range(24):
                 time.sleep(0.1)
                 clock.now = time.monotonic()
                 view = viewer.collect()
                 judge.observe(clock.now, 2.0, signals(view.points, view.rates, is_limited=False))
+            used = sum(psutil.Process(program.pid).cpu_times()[:2]) / (time.monotonic() - begun)
         finally:
             program.kill()
+    if used < 0.95:
+        pytest.skip("other programs took the core")
     assert said(judge).name in ("cpu", "neighbours")
