@@ -88,6 +88,13 @@ def test_fault_in_one_sample_is_seen() -> None:
     assert said(judge).name == "failed"
 
 
+def test_device_that_is_not_reported_any_more_has_no_verdict() -> None:
+    judge = Judge()
+    show(judge, STORAGE, 0.0, 60.0)
+    judge.observe(62.0, STEP, {})
+    assert said(judge).name == "unknown"
+
+
 # -- simulated machines
 
 
@@ -98,6 +105,11 @@ def test_verdicts_of_scenarios_are_right_or_abstain(scenario: str, card: str) ->
     assert names <= {*EXPECTED[scenario], "unknown"}
     if scenario in TRUE and (card == "H100" or scenario not in ("small-kernels", "transfer")):
         assert TRUE[scenario] in names
+
+
+@pytest.mark.parametrize("card", ["H100", "T4"])
+def test_hang_is_still_one_after_ten_minutes(card: str) -> None:
+    assert "stuck" in {each.name for each in verdicts(f"2x{card}:stuck@7", 600.0).values()}
 
 
 def host(**stalls: float) -> HostLoad:

@@ -46,8 +46,8 @@ def test_json_has_the_figures_with_their_thresholds() -> None:
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_no_number_is_cut(columns: int) -> None:
     answer = run([*LINE, "1xH100:quota"], {"COLUMNS": str(columns)})
-    assert re.search(r"    busy \d\d%, below 50%\s", answer.stdout), answer.stdout
-    assert re.search(r"    periods in which the CPU limit acted 7\d%, above 25%\s", answer.stdout), answer.stdout
+    assert re.search(r"    busy \d\d %, below 50 %\s", answer.stdout), answer.stdout
+    assert re.search(r"    periods in which the CPU limit acted 7\d %, above 25 %\s", answer.stdout), answer.stdout
 
 
 def test_list_names_every_rule_with_the_source_of_its_thresholds() -> None:
@@ -64,6 +64,14 @@ def test_host_without_a_gpu_gets_one_sentence() -> None:
     assert answer.out == ""
     assert answer.err.startswith("otel-hardware: no GPU is reported here (nvidia: ")
     assert answer.err.count("\n") == 1
+
+
+def test_too_short_a_time_gets_one_sentence() -> None:
+    answer = otel_hardware("why", "--for", "5", "--simulate", "1xT4")
+    assert (answer.status, answer.err) == (
+        2,
+        "otel-hardware: --for: 5 s are too few; a verdict needs at least 40\n",
+    )
 
 
 def test_process_that_does_not_exist_gets_one_sentence() -> None:

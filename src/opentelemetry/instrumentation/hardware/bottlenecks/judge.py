@@ -28,12 +28,15 @@ _WARM_UP: Final = 120.0
 _LOADING: Final = 0.02
 """Growth of the memory in use, as a share of all per second, that is loading."""
 
-_LEAST: Final = 40.0
+LEAST: Final = 40.0
 """Seconds without whose samples there is no verdict."""
 
 _EMPTY: Final = 0.02
 _QUIET: Final = 0.05
 """Highest shares of memory and of time that an unused GPU uses."""
+
+_USUAL: Final = 1000.0
+"""Seconds over which the usual power of a device is a moving mean. It must outlast a hang."""
 
 _CLOSE: Final = 0.2
 """A rule is the runner-up if all of its conditions miss their thresholds by at most this share."""
@@ -94,6 +97,7 @@ class Judge:
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window
         self._devices: dict[str, _Device] = {}
+        self._present: frozenset[str] = frozenset()
 
     def observe(self, now: float, seconds: float, signals: Mapping[str, Signals]) -> None:
         """Add the signals of some seconds.
@@ -103,6 +107,7 @@ class Judge:
             seconds: Their number.
             signals: By device.
         """
+        self._present = frozenset(signals)
         for name, each in signals.items():
             device = self._devices.setdefault(name, _Device())
             _note(device, now, each)
@@ -112,14 +117,19 @@ class Judge:
                 old = device.samples.popleft()[2]
                 if old.get("busy", 0.0) >= 0.5 and "watts" in old:
                     usual = device.usual_power
-                    device.usual_power = old["watts"] if usual is None else 0.98 * usual + 0.02 * old["watts"]
+                    device.usual_power = (
+                        old["watts"] if usual is None else usual + (old["watts"] - usual) * seconds / _USUAL
+                    )
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the verdict for each device that was observed."""
-        return {name: self._verdict(device) for name, device in self._devices.items()}
+        return {
+            name: self._verdict(device) if name in self._present else Verdict("unknown", "it is not reported any more")
+            for name, device in self._devices.items()
+        }
 
     def _verdict(self, device: _Device) -> Verdict:
-        if sum(seconds for _, seconds, _ in device.samples) < _LEAST:
+        if sum(seconds for _, seconds, _ in device.samples) < LEAST:
             return Verdict("unknown", "the program is loading, or there are too few samples yet")
         now = device.samples[-1][0]
         signals = _merged(device)
@@ -201,9 +211,11 @@ def _decided(signals: Signals, active: str) -> Verdict:
     if busy is None:
         meaning = "its utilization is not known"
     elif busy >= 0.9 and "sm" not in signals:
-        meaning = f"busy {busy:.0%}; whether with small kernels or communication, only Hopper and newer cards tell"
+        meaning = (
+            f"busy {100 * busy:.0f} %; whether with small kernels or communication, only Hopper and newer cards tell"
+        )
     else:
-        meaning = f"busy {busy:.0%}; no rule matches"
+        meaning = f"busy {100 * busy:.0f} %; no rule matches"
     return Verdict("unknown", meaning, not_asked=not_asked, runner_up=_runner_up(None, signals))
 
 

@@ -12,7 +12,7 @@ Signals: TypeAlias = "dict[str, float]"
 
 Points: TypeAlias = "Callable[[Metric], Iterable[tuple[Number, Attributes]]]"
 
-CRITICAL_XIDS: Final = frozenset({48, 62, 64, 74, 79, 95, 119, 120})
+CRITICAL_XIDS: Final = ("48", "62", "64", "74", "79", "95", "119", "120")
 """Xids after which the GPU needs a repair. https://docs.nvidia.com/deploy/xid-errors/"""
 
 _BIT_ERRORS: Final = 1e-12
@@ -26,7 +26,7 @@ class Signal(NamedTuple):
     """How a signal is shown.
 
     Attributes:
-        text: What it is; ``{}`` stands for the value.
+        text: What it is.
         source: The metrics that it is computed from.
         unit: ``%`` for a share, else that of the value.
     """
@@ -53,7 +53,7 @@ SIGNALS: Final[Mapping[str, Signal]] = {
     "thermal_sw": Signal("slowed down by heat, by the driver", "hw.gpu.throttle.time thermal_sw"),
     "power_brake": Signal("slowed down by the power supply", "hw.gpu.throttle.time power_brake"),
     "slowdown_hw": Signal("slowed down by the hardware", "hw.gpu.throttle.time slowdown_hw"),
-    "application_clocks": Signal("at clocks that somebody set", "hw.gpu.throttle.time application_clocks"),
+    "application_clocks": Signal("at clocks that a user or tool set", "hw.gpu.throttle.time application_clocks"),
     "failed": Signal("failed", "hw.status failed", ""),
     "recovery": Signal("recovery action required by the driver", "hw.gpu.recovery_action", ""),
     "uncorrected": Signal("uncorrected errors", "hw.errors uncorrected, sram_uncorrected", "/s"),
@@ -120,6 +120,11 @@ class _Source:
         """Return the sum of the series with these attributes; None without one."""
         values = [value for value, attributes in self._points(metric) if wanted.items() <= attributes.items()]
         return sum(values) if values else None
+
+    def mean(self, metric: Metric, wanted: Attributes) -> float | None:
+        """Return the mean of the series with these attributes, such as of all CPUs; None without one."""
+        values = [value for value, attributes in self._points(metric) if wanted.items() <= attributes.items()]
+        return sum(values) / len(values) if values else None
 
     def rate(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the increase per second of the series with these attributes; None without one."""
@@ -191,7 +196,7 @@ def _of_host(source: _Source) -> Iterator[tuple[str, float | None]]:
         kind = {c.PRESSURE_RESOURCE: resource, c.PRESSURE_KIND: "some"}
         stall = source.rate(c.CONTAINER_PRESSURE_TIME, kind)
         yield f"{resource}_stall", source.rate(c.SYSTEM_PRESSURE_TIME, kind) if stall is None else stall
-    modes = {mode: source.gauge(c.SYSTEM_CPU_UTILIZATION, {c.CPU_MODE: mode}) for mode in _MODES}
+    modes = {mode: source.mean(c.SYSTEM_CPU_UTILIZATION, {c.CPU_MODE: mode}) for mode in _MODES}
     yield "iowait", modes["iowait"]
     yield "steal", modes["steal"]
     host_busy = _sum([modes[mode] for mode in ("user", "nice", "system", "interrupt")])

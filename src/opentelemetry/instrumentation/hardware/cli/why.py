@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.instrumentation.hardware.bottlenecks.judge import WINDOW, Judge, Verdict
+from opentelemetry.instrumentation.hardware.bottlenecks.judge import LEAST, WINDOW, Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES, Condition
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import SIGNALS, signals
 from opentelemetry.instrumentation.hardware.cli import settings
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pid", metavar="PID", help="the program; default: the process that uses the GPUs, if it is one"
     )
-    text = f"how long to watch, at least 40; default: {WINDOW:g}"
+    text = f"how long to watch, at least {LEAST:g}; default: {WINDOW:g}"
     parser.add_argument("--for", dest="seconds", metavar="SECONDS", type=seconds, default=WINDOW, help=text)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--list", action="store_true", help="print the rules with the sources of their thresholds")
@@ -65,11 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the verdicts.
 
     Raises:
-        Mistake: There is no GPU, or no process with this PID.
+        Mistake: There is no GPU, no process with this PID, or not enough time.
     """
     if arguments.list:
         print("\n".join(_listed()))
         return 0
+    if arguments.seconds < LEAST:
+        raise Mistake(f"--for: {arguments.seconds:g} s are too few; a verdict needs at least {LEAST:g}")
     config = settings.config(arguments).changed(preset="all")
     given = None if arguments.pid is None else settings.pid(arguments.pid)
     pid = given if given is not None else _program(config)
@@ -126,6 +128,7 @@ def _watch(
     try:
         viewer = Viewer(session)
         view = viewer.collect()
+        names = dict(view.names)
         if not _observe(judge, session, view, session.clock(), _STEP):
             reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
             raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
@@ -137,8 +140,9 @@ def _watch(
                 time.sleep(_STEP / speed)
                 view, now = viewer.collect(), session.clock()
                 _observe(judge, session, view, now, now - before)
+                names |= view.names  # a device can be lost
                 before = now
-        return view.names, judge.verdicts()
+        return names, judge.verdicts()
     finally:
         session.close()
 
@@ -162,7 +166,7 @@ def _value(condition: Condition, value: float) -> str:
         return duration(value)
     if unit == "By/s":
         return f"{value / 1e9:.3g} GB/s"
-    return f"{value:.0%}" if unit == "%" else f"{value:.3g}{unit}"
+    return f"{value:.0%}".replace("%", " %") if unit == "%" else f"{value:.3g}{unit}"
 
 
 def _compared(condition: Condition, value: float) -> str:
@@ -174,7 +178,7 @@ def _compared(condition: Condition, value: float) -> str:
 
 def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
     since = f"; for {duration(verdict.since)}" if verdict.since else ""
-    share = f", in {verdict.share:.0%} of the samples" if verdict.is_bottleneck and verdict.share < 1.0 else ""
+    share = f", in {100 * verdict.share:.0f} % of the samples" if verdict.is_bottleneck and verdict.share < 1.0 else ""
     yield from wrap(f"{name}  {verdict.name}: {verdict.meaning}{since}{share}", width, "", "    ")
     for condition, value in verdict.evidence:
         text, source = f"    {_compared(condition, value):54}", SIGNALS[condition.signal].source

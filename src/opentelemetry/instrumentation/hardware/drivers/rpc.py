@@ -43,7 +43,7 @@ for line in sys.stdin:
         message = method(base64.b64decode(call["request"]), timeout=call["timeout"])
         answer = {"message": base64.b64encode(message).decode()}
     except grpc.RpcError as error:
-        answer = {"code": error.code().value[0], "text": error.details()}
+        answer = {"code": error.code().value[0], "text": error.details() or ""}
         if error.code() is grpc.StatusCode.UNAVAILABLE:  # connect at the next call, without a backoff
             channels.pop(address).close()
     print(json.dumps(answer), flush=True)

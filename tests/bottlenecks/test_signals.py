@@ -1,0 +1,47 @@
+"""The signals of points as sources make them."""
+
+from __future__ import annotations
+
+import pytest
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.bottlenecks.signals import CRITICAL_XIDS, Signals, signals
+from opentelemetry.instrumentation.hardware.model import Point, Series
+
+DEVICE = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}
+
+
+def of(*points: Point, rates: dict[Series, float] | None = None) -> Signals:
+    """The signals of one GPU with these points."""
+    info = c.HW_GPU_INFO(1, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_MODEL: "H100"})
+    listed = [(series.metric, value, series.attributes) for series, value in (info, *points)]
+    found = signals(
+        lambda metric: [(value, attributes) for each, value, attributes in listed if each is metric],  # type: ignore[misc]
+        rates or {},
+    )
+    return found["GPU-1"]
+
+
+@pytest.mark.parametrize("number", ["48", "79", "31", "other"])
+def test_xids_that_need_a_repair_are_counted_and_others_are_not(number: str) -> None:
+    xid = Series(c.HW_ERRORS, {**DEVICE, c.ERROR_TYPE: "xid", c.GPU_XID: number})
+    critical = Series(c.HW_ERRORS, {**DEVICE, c.ERROR_TYPE: "xid", c.GPU_XID: "95"})
+    found = of(xid(3), critical(0), rates={xid: 0.5})
+    assert found["xids"] == (0.5 if number in CRITICAL_XIDS else 0.0)
+
+
+def test_cpus_are_a_mean_with_and_without_a_series_for_each() -> None:
+    one = [c.SYSTEM_CPU_UTILIZATION(0.6, {c.CPU_MODE: "user"}), c.SYSTEM_CPU_UTILIZATION(0.1, {c.CPU_MODE: "iowait"})]
+    each = [
+        c.SYSTEM_CPU_UTILIZATION(share, {c.CPU_NUMBER: cpu, c.CPU_MODE: mode})
+        for cpu, shares in enumerate(({"user": 1.0, "iowait": 0.0}, {"user": 0.2, "iowait": 0.2}))
+        for mode, share in shares.items()
+    ]
+    for points in (one, each):
+        found = of(*points)
+        assert found["host_busy"] == pytest.approx(0.6)
+        assert found["iowait"] == pytest.approx(0.1)
+
+
+def test_what_no_source_reports_is_absent() -> None:
+    assert not {"busy", "io_stall", "quota", "program", "xids", "nvlinks"} & of().keys()
