@@ -293,7 +293,13 @@ def newest() -> None:
     suite("newest", pythons()[-1])
 
 
-ONCE = ("tests/benchmarks", "tests/test_documentation.py", "tests/test_span_examples.py", "tests/fuzz", "tests/wandb")
+ONCE = (
+    "tests/slow/benchmarks",
+    "tests/test_documentation.py",
+    "tests/test_span_examples.py",
+    "tests/slow/fuzz",
+    "tests/wandb",
+)
 """Only the step `test` runs these: they test what is no part of the wheel, or pure functions, which the captures of the
 sources exercise with each version of Python as well."""
 

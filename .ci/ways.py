@@ -1,4 +1,4 @@
-"""Which metrics each vendor's source exports, by the way in which it reads them: docs/coverage.md.
+"""Which metrics each vendor's source exports, by the way in which it reads them: docs/dev/coverage.md.
 
 The tables are made from the expected output of the captures in ``tests/sources``.
 """

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from tests.children import descriptors
-from tests.programs import traces
-from tests.waiting import wait_for
+from tests.support import traces
+from tests.support.children import descriptors
+from tests.support.waiting import wait_for
 
-pytest_plugins = ["tests.parallel"]
+pytest_plugins = ["tests.support.parallel"]
 
-settings.register_profile("suite", max_examples=50)  # the gate runs the suite three times; tests/fuzz has a fuzzer
+settings.register_profile("suite", max_examples=50)  # the gate runs the suite three times; tests/slow/fuzz has a fuzzer
 settings.load_profile("suite")
 
 PORTABLE = (

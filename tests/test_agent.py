@@ -16,12 +16,12 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.children import END, PATIENCE, command, end_of, run, started
-from tests.sink import Sink
-from tests.stage import warnings
+from tests.support.children import END, PATIENCE, command, end_of, run, started
+from tests.support.sink import Sink
+from tests.support.stage import warnings
+from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import CRASH, FakeNvml, h100
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware.drivers.child import Child
@@ -74,7 +74,7 @@ def application(
     sink: Sink, *settings: str, interval: float = 0.3, env: dict[str, str] | None = None
 ) -> Iterator[Application]:
     variables = {**sink.environment(interval), **FAST, "OTEL_PYTHON_HARDWARE_MODE": "agent", **(env or {})}
-    with started(command("agent_application", *settings), variables) as process:
+    with started(command("processes/agent_application", *settings), variables) as process:
         yield Application(process)
 
 
@@ -308,7 +308,7 @@ def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
 
 
 def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink: Sink, tmp_path: Path) -> None:
-    with started(command("job", tmp_path / "journal", "wait")) as reporter:
+    with started(command("processes/job", tmp_path / "journal", "wait")) as reporter:
         assert reporter.stdout is not None
         _, job = reporter.stdout.readline().split()  # it has reported the host
         with started([sys.executable, "-c", "input()"], {JOB: job}) as program:
@@ -322,7 +322,7 @@ def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink:
 
 
 def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path: Path) -> None:
-    with started(command("job", tmp_path / "journal", "wait")) as program:
+    with started(command("processes/job", tmp_path / "journal", "wait")) as program:
         assert program.stdout is not None
         assert program.stdout.readline()
         line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PATIENCE, command, end_of, started
-from tests.sink import Sink
+from tests.support.children import PATIENCE, command, end_of, started
+from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -26,7 +26,7 @@ SECONDS = 2.0
 
 
 class Program:
-    """A running ``programs/agent_spans.py``."""
+    """A running ``programs/spans/agent_spans.py``."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -54,7 +54,7 @@ def program(tmp_path: Path, *settings: str, **env: str) -> Iterator[Program]:
     need(fake_nvml)
     with Sink() as sink:
         variables = {**sink.environment(0.3), "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2", **env}
-        line = command("agent_spans", str(tmp_path), "nvidia_smi=off", *settings)
+        line = command("spans/agent_spans", str(tmp_path), "nvidia_smi=off", *settings)
         with started(line, variables) as process:
             yield Program(process)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from tests.chaos import Chaos, Job
+from tests.slow.chaos import Chaos, Job
 from tests.tools import need
 from tests.tools.collector import Collector
 

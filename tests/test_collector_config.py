@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Tracer
 from prometheus_client.parser import text_string_to_metric_families
-from tests.children import PATIENCE
+from tests.support.children import PATIENCE
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import wait

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import children
-from tests.programs.journal import OURS
-from tests.sink import Sink
+from tests.support import children
+from tests.support.journal import OURS
+from tests.support.sink import Sink
 
 pytest.importorskip("opentelemetry.configuration", reason="needs opentelemetry-sdk[file-configuration]")
 pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configuration]")
@@ -64,7 +64,7 @@ def test_options_of_configuration_file_keep_their_types(sink: Sink, tmp_path: Pa
         "counter_origin": "start",
     }
     env = configure(sink, tmp_path, {"enabled": True, **options}) | DISABLED
-    outcome = children.run(children.instrumented("configured"), env)
+    outcome = children.run(children.instrumented("applications/configured"), env)
     assert settings(outcome) == {name: [type(value).__name__, value] for name, value in options.items()}
     assert errors(outcome) == []
     (export,) = sink.exports
@@ -81,7 +81,7 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
         "sample_intervall": 1,
         "exclude_metrics": ["system.disk.*"],
     }
-    outcome = children.run(children.instrumented("configured"), configure(sink, tmp_path, options))
+    outcome = children.run(children.instrumented("applications/configured"), configure(sink, tmp_path, options))
     assert settings(outcome) == {"counter_origin": ["str", "boot"], "exclude_metrics": ["list", ["system.disk.*"]]}
     detail, interval, unknown = errors(outcome)
     assert "sample_intervall is not a setting" in unknown
@@ -96,5 +96,5 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
 def test_enabled_false_in_configuration_file_switches_off(sink: Sink, tmp_path: Path) -> None:
     """The first test of this file shows that `enabled: true` switches on in the same environment."""
     env = configure(sink, tmp_path, {"enabled": False}) | DISABLED
-    assert settings(children.run(children.instrumented("configured"), env)) == {}
+    assert settings(children.run(children.instrumented("applications/configured"), env)) == {}
     assert [export for export in sink.exports if export.names(OURS)] == []

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests import children
-from tests.blocks import WAITING, blocks, desk, substitute
-from tests.children import PATIENCE, ROOT
-from tests.sink import Sink
+from tests.support import children
+from tests.support.blocks import WAITING, blocks, desk, substitute
+from tests.support.children import PATIENCE, ROOT
+from tests.support.sink import Sink
 from tests.tools.daemon import wait
 
 FOLDER = ROOT / "examples" / "deploy"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests import children
-from tests.blocks import PAGES, WAITING, Block, bash, blocks, desk, substitute, the_block
-from tests.children import PATIENCE, ROOT
-from tests.sink import Sink
+from tests.support import children
+from tests.support.blocks import PAGES, WAITING, Block, bash, blocks, desk, substitute, the_block
+from tests.support.children import PATIENCE, ROOT
+from tests.support.sink import Sink
 from tests.tools import need, program
 from tests.tools.daemon import Prometheus, free_addresses, get, wait
 

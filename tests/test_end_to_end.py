@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests import children, marker, sdk
+from tests.support import children, marker, sdk
 from tests.tools import Missing, need, program
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import Prometheus, wait
@@ -135,7 +135,7 @@ def of_service(name: str, collector: Collector) -> list[Point]:
 def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
     """Let the four programs work until each has exported several times, end them, and wait for their last exports."""
     with ExitStack() as stack:
-        line = children.instrumented("e2e_plain")
+        line = children.instrumented("applications/e2e_plain")
         processes = [stack.enter_context(children.started(line, way.environment(collector, driver))) for way in WAYS]
 
         def exported_some(points: Sequence[Point]) -> bool:
@@ -451,7 +451,7 @@ class Values:
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Values:
     folder = tmp_path_factory.mktemp("values")
-    line = children.command("e2e_values", collector.grpc, collector.http, folder)
+    line = children.command("applications/e2e_values", collector.grpc, collector.http, folder)
     with children.started(line, {"NO_PROXY": "*"}) as process:
         journals = [folder / f"{way.name}.jsonl" for way in WAYS]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
-from tests.children import PATIENCE, ROOT, run, started
 from tests.sources.nvidia_gpus import SimulatedGpus, simulated_gpus
-from tests.stage import warnings
+from tests.support.children import PATIENCE, ROOT, run, started
+from tests.support.stage import warnings
 from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait

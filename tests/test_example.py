@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import children, marker, sdk
+from tests.support import children, marker, sdk
 from tests.tools import ROOT, need
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import wait

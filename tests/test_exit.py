@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from tests import children
-from tests.sink import Sink
+from tests.support import children
+from tests.support.sink import Sink
 
 from opentelemetry.instrumentation.hardware.catalog import SCOPE, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.instruments import Instruments
@@ -67,7 +67,7 @@ def end(
     """Run the program. Returns its status and output after checking that it left nothing behind."""
     folder.mkdir()
     shared = {*os.listdir("/dev/shm")}
-    with children.started(children.command("ends", way), env | {"TMPDIR": str(folder)}, cwd=folder) as child:
+    with children.started(children.command("processes/ends", way), env | {"TMPDIR": str(folder)}, cwd=folder) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         before(child)
@@ -134,7 +134,9 @@ def test_refused_last_export_is_one_line_on_stderr(protocol: str, tmp_path: Path
             "OTEL_EXPORTER_OTLP_PROTOCOL": protocol,
             "OTEL_EXPORTER_OTLP_TIMEOUT": "2",  # there is time for a second attempt, but not for a third
         }
-        outcome = children.run(children.command("ends", "exit"), env | children.AUTO_INSTRUMENTATION, cwd=tmp_path)
+        outcome = children.run(
+            children.command("processes/ends", "exit"), env | children.AUTO_INSTRUMENTATION, cwd=tmp_path
+        )
     (line,) = outcome.stderr.splitlines()
     assert re.search("refused|UNAVAILABLE", line)
 

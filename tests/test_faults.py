@@ -16,9 +16,9 @@ import pytest
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from tests import children
-from tests.programs.journal import Export, Journal, exports, newest
-from tests.waiting import wait_for
+from tests.support import children
+from tests.support.journal import Export, Journal, exports, newest
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import HW_ERRORS, SOURCE
@@ -203,7 +203,9 @@ def package(tmp_path: Path) -> dict[str, str]:
 def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
     package: dict[str, str], tmp_path: Path, end: str
 ) -> None:
-    outcome = children.run_past_last_line(children.command("third_party", tmp_path / "journal", end), package)
+    outcome = children.run_past_last_line(
+        children.command("applications/third_party", tmp_path / "journal", end), package
+    )
     assert outcome.returncode == 0, outcome.stderr
     report = json.loads(outcome.stdout)
     assert {"otel-hardware-good", "otel-hardware-stuck"} <= set(report["threads"])
@@ -225,7 +227,7 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
 def _beside_the_dead(tmp_path: Path, source: str, end: str, before: list[str], *settings: str) -> list[Export]:
     """Return what a program exports while the driver of one source does not respond."""
     journal = tmp_path / "journal"
-    program = children.command("dead_driver", journal, source, end, *settings)
+    program = children.command("tools/dead_driver", journal, source, end, *settings)
     outcome = children.run_past_last_line([*before, *program])
     if outcome.returncode == 77:
         pytest.skip(f"an unresponsive mount cannot be created here: {outcome.stdout.strip()}")
@@ -259,7 +261,7 @@ def _newest(found: list[Export], name: str, **attributes: object) -> list[Any]:
 def test_dead_mount_loses_only_filesystem_metrics(tmp_path: Path, end: str) -> None:
     folder = tmp_path / "server"
     folder.mkdir()
-    mount = children.command("dead_mount", folder)
+    mount = children.command("machines/dead_mount", folder)
     found = _beside_the_dead(tmp_path, "filesystem", end, mount, f"disk_paths={folder},/")
     if end == "heal":
         assert _newest(found, "system.filesystem.limit", system_filesystem_mountpoint=str(folder)) == [4096 * 1000]
@@ -267,8 +269,8 @@ def test_dead_mount_loses_only_filesystem_metrics(tmp_path: Path, end: str) -> N
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_dead_adapter_loses_only_infiniband_metrics(tmp_path: Path, end: str) -> None:
-    mount = children.command("dead_mount", "/sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error")
-    found = _beside_the_dead(tmp_path, "infiniband", end, [*children.command("rdma_machine"), *mount])
+    mount = children.command("machines/dead_mount", "/sys/class/infiniband/mlx5_1/ports/1/counters/symbol_error")
+    found = _beside_the_dead(tmp_path, "infiniband", end, [*children.command("machines/rdma_machine"), *mount])
     if end == "heal":
         assert _newest(found, "hw.errors", hw_id="mlx5_1/1", error_type="symbol") == [7]
         assert _newest(found, "hw.errors", hw_id="mlx5_0/1", error_type="symbol") == [2]
@@ -276,8 +278,8 @@ def test_dead_adapter_loses_only_infiniband_metrics(tmp_path: Path, end: str) ->
 
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_dead_disk_loses_only_hwmon_metrics(tmp_path: Path, end: str) -> None:
-    mount = children.command("dead_mount", "/sys/class/hwmon/hwmon2/temp1_input")
-    found = _beside_the_dead(tmp_path, "hwmon", end, [*children.command("sensors_machine", "intel"), *mount])
+    mount = children.command("machines/dead_mount", "/sys/class/hwmon/hwmon2/temp1_input")
+    found = _beside_the_dead(tmp_path, "hwmon", end, [*children.command("machines/sensors_machine", "intel"), *mount])
     if end == "heal":
         assert _newest(found, "hw.temperature", hw_id="nvme0")
         assert _newest(found, "hw.temperature", hw_id="package-0") == [61]
@@ -286,7 +288,7 @@ def test_dead_disk_loses_only_hwmon_metrics(tmp_path: Path, end: str) -> None:
 @pytest.mark.parametrize("end", ["heal", "uninstrument", "leave"])
 def test_proc_file_that_hangs_loses_only_host_metrics(tmp_path: Path, end: str) -> None:
     """A FUSE server such as lxcfs can serve /proc/meminfo and not respond."""
-    found = _beside_the_dead(tmp_path, "host", end, children.command("dead_mount", "/proc/meminfo"))
+    found = _beside_the_dead(tmp_path, "host", end, children.command("machines/dead_mount", "/proc/meminfo"))
     if end == "heal":
         assert _newest(found, "system.uptime")
 
@@ -295,7 +297,9 @@ def test_program_runs_on_while_opening_a_proc_file_hangs(tmp_path: Path) -> None
     """A FIFO over /proc/meminfo. If open() held the interpreter lock, the whole program would hang."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    found = _beside_the_dead(tmp_path, "host", "uninstrument", children.command("bound", fifo, "/proc/meminfo"))
+    found = _beside_the_dead(
+        tmp_path, "host", "uninstrument", children.command("machines/bound", fifo, "/proc/meminfo")
+    )
     assert _newest(found, "process.memory.utilization"), "it does not need /proc/meminfo"
 
 
@@ -305,7 +309,7 @@ def test_program_runs_on_while_opening_a_proc_file_hangs(tmp_path: Path) -> None
 def test_readings_are_fresh_beside_four_busy_threads() -> None:
     """Collections wait for the busy threads as well, so their number does not depend on the machine."""
     readings = 4
-    outcome = children.run(children.command("busy", 0.5, readings))
+    outcome = children.run(children.command("processes/busy", 0.5, readings))
     assert outcome.returncode == 0, outcome.stderr
     collections = json.loads(outcome.stdout)
     assert len(collections) <= 10 * readings, "three would do: there are three in a period"
@@ -317,7 +321,7 @@ def test_readings_are_fresh_beside_four_busy_threads() -> None:
 @pytest.mark.parametrize("poor", ["descriptors", "files"])
 def test_program_without_descriptors_or_files_exits_normally(tmp_path: Path, poor: str) -> None:
     """Python ends the remaining threads. glibc opens a library for this, and aborts the program if it cannot."""
-    outcome = children.run_past_last_line(children.command("poor_end", *[tmp_path] * (poor == "files")))
+    outcome = children.run_past_last_line(children.command("applications/poor_end", *[tmp_path] * (poor == "files")))
     if outcome.returncode == 77:
         pytest.skip(f"this user is not allowed to change the root: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr

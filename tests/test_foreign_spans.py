@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import children
+from tests.support import children
 from tests.tools import Missing, fake_nvml, need
 from tests.tools.load import WAVERING, check_energy, loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
@@ -37,14 +37,14 @@ def spans(line: list[str], folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="nemo-lens needs Python 3.13")
 def test_spans_of_nemo_lens_have_the_energy_of_their_time(tmp_path: Path) -> None:
     need(lambda: _installed("nemo-lens", "nemo"))
-    (span,) = spans(children.command("foreign_spans", "nemo-lens"), tmp_path)
+    (span,) = spans(children.command("spans/foreign_spans", "nemo-lens"), tmp_path)
     assert span["name"] == "megatron.train.step"
     check_energy(span["attributes"], span["begin"], span["end"])
 
 
 def test_spans_of_logfire_have_the_energy_of_their_time(tmp_path: Path) -> None:
     need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.command("foreign_spans", "logfire"), tmp_path)
+    (span,) = spans(children.command("spans/foreign_spans", "logfire"), tmp_path)
     assert span["name"] == "train {step}"
     check_energy(span["attributes"], span["begin"], span["end"])
 
@@ -52,12 +52,12 @@ def test_spans_of_logfire_have_the_energy_of_their_time(tmp_path: Path) -> None:
 def test_logfire_may_be_configured_again(tmp_path: Path) -> None:
     """The global provider stays the same; inside, it has another one without our processor."""
     need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.command("foreign_spans", "logfire", "again"), tmp_path)
+    (span,) = spans(children.command("spans/foreign_spans", "logfire", "again"), tmp_path)
     check_energy(span["attributes"], span["begin"], span["end"])
 
 
 def test_provider_that_is_not_the_global_one_takes_a_processor(tmp_path: Path) -> None:
     """Under ``opentelemetry-instrument``, logfire has a TracerProvider of its own beside the global one."""
     need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.instrumented("foreign_spans", "logfire", "processor"), tmp_path)
+    (span,) = spans(children.instrumented("spans/foreign_spans", "logfire", "processor"), tmp_path)
     check_energy(span["attributes"], span["begin"], span["end"])

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from tests.children import PATIENCE, command, instrumented, started
-from tests.programs.journal import Export
-from tests.sink import Sink
-from tests.waiting import wait_for
+from tests.support.children import PATIENCE, command, instrumented, started
+from tests.support.journal import Export
+from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, SHORTEST_PERIOD
 
@@ -79,7 +79,7 @@ def next_exports(sink: Sink) -> list[Export]:
 def test_first_export_after_a_stop_is_complete() -> None:
     with Sink() as sink:
         env = {**sink.environment(0.5), "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2"}
-        with started(instrumented("ends", "return"), env) as child:
+        with started(instrumented("processes/ends", "return"), env) as child:
             wait_for(lambda: any(HOST in export.names() for export in sink.exports), PATIENCE, "export of the host")
             expected = next_exports(sink)[0].names()
             assert {HOST, RSS} <= expected
@@ -94,7 +94,7 @@ def test_first_export_after_a_stop_is_complete() -> None:
 
 @pytest.mark.parametrize("seconds", [-86400, 86400])
 def test_exports_are_complete_after_the_wall_clock_was_set(seconds: int) -> None:
-    with Sink() as sink, started(command("wall_clock"), sink.environment(0.5)) as child:
+    with Sink() as sink, started(command("processes/wall_clock"), sink.environment(0.5)) as child:
         assert child.stdin is not None
         wait_for(lambda: any(HOST in export.names() for export in sink.exports), PATIENCE, "export of the host")
         before = next_exports(sink)[0]

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.children import PATIENCE, ROOT, started
+from tests.support.children import PATIENCE, ROOT, started
 from tests.tools import fake_nvml, need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
-from tests import children
+from tests.support import children
 from tests.tools import need, otelcol
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import NodeExporter, get, wait
@@ -374,7 +374,7 @@ class Comparisons:
 @contextmanager
 def busy(file: Path) -> Iterator[None]:
     """Keep the machine busy during the block."""
-    with children.started(children.command("e2e_busy", file)) as process:
+    with children.started(children.command("applications/e2e_busy", file)) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         yield

@@ -25,11 +25,10 @@ from opentelemetry.sdk.metrics.export import (
     InMemoryMetricReader,
     PeriodicExportingMetricReader,
 )
-from tests import children
-from tests.programs import traces
-from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
-from tests.stage import Clock
-from tests.waiting import wait_for
+from tests.support import children, traces
+from tests.support.journal import OURS, Arrived, Journal, exports, flatten, repeated
+from tests.support.stage import Clock
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
@@ -280,7 +279,7 @@ def test_process_that_exports_nothing_does_not_report_the_host(
 def test_export_at_exit_has_final_cpu_time(tmp_path: Path, providers: str) -> None:
     journals = [tmp_path / "first", tmp_path / "second"][: 2 if providers == "explicit" else 1]
     before = children.ended_cpu_time()
-    outcome = children.run(children.command("ending", providers, *journals))
+    outcome = children.run(children.command("processes/ending", providers, *journals))
     assert outcome.returncode == 0, outcome.stderr
     whole = children.ended_cpu_time() - before
     for journal in journals:
@@ -359,7 +358,7 @@ def test_tracer_and_logger_providers_are_accepted(
 
 
 def test_global_provider_that_is_set_later_is_used() -> None:
-    outcome = children.run(children.command("late_provider"))
+    outcome = children.run(children.command("applications/late_provider"))
     assert outcome.returncode == 0, outcome.stderr
     report: dict[str, dict[str, int]] = json.loads(outcome.stdout)
     there = report["set later"]
@@ -706,7 +705,7 @@ def test_each_drivers_object_is_used_by_one_thread(
 
 
 def test_machine_without_proc_and_sys_keeps_application_metrics() -> None:
-    outcome = children.run(children.command("without_proc"))
+    outcome = children.run(children.command("machines/without_proc"))
     if outcome.returncode == 77:
         pytest.skip(f"a mount namespace cannot be made here: {outcome.stdout.strip()}")
     assert outcome.returncode == 0, outcome.stderr
@@ -795,7 +794,7 @@ FORKED = """
 import json, os, sys, time
 from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
 from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader
-from tests.programs.journal import flatten
+from tests.support.journal import flatten
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 origin, provider_of = sys.argv[1:]

@@ -13,8 +13,8 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from tests.programs.journal import flatten
-from tests.stage import ENERGY, LEVEL, POWER, Stage, warnings
+from tests.support.journal import flatten
+from tests.support.stage import ENERGY, LEVEL, POWER, Stage, warnings
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware.instruments import Instruments

@@ -1,4 +1,4 @@
-"""Servers and task queues under ``opentelemetry-instrument``. `python -m tests.launchers` runs more of them."""
+"""Servers and task queues under ``opentelemetry-instrument``. `python -m tests.slow.launchers` runs more of them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from tests.launchers.cases import CASES
-from tests.launchers.runner import run
+from tests.slow.launchers.cases import CASES
+from tests.slow.launchers.runner import run
 from tests.tools import need
 from tests.tools.collector import Collector
 

@@ -14,7 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
-from tests.children import run
+from tests.support.children import run
 
 import opentelemetry.instrumentation.hardware as package
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 
 import pytest
-from tests import children
+from tests.support import children
 
 BEGIN = """
 import json, os, threading, time

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.children import run
+from tests.support.children import run
 from tests.tools import ROOT
 
 SUITE = """
@@ -54,7 +54,7 @@ def test_tests_marked_alone_run_after_all_others(
     folder.mkdir()
     (folder / "test_suite.py").write_text(SUITE)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    alone\n")
-    plugins = ["-p", "xdist", "-p", "tests.parallel"]
+    plugins = ["-p", "xdist", "-p", "tests.support.parallel"]
     line = [sys.executable, "-m", "pytest", *plugins, "-n", str(workers), "--dist", "worksteal", *options]
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "WORKERS": str(workers), **environment}
     outcome = run(line, variables, cwd=folder)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests import children
-from tests.programs.journal import OURS, exports, repeated
-from tests.sink import Sink
+from tests.support import children
+from tests.support.journal import OURS, exports, repeated
+from tests.support.sink import Sink
 
 THEIRS = "opentelemetry.instrumentation.system_metrics"
 SWITCH = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
@@ -15,7 +15,7 @@ SWITCH = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_system_metrics_beside_hardware_reports_both_and_warns_once(tmp_path: Path, first: str) -> None:
-    outcome = children.run(children.command("peer", tmp_path / "journal", first))
+    outcome = children.run(children.command("applications/peer", tmp_path / "journal", first))
     assert outcome.returncode == 0, outcome.stderr
     report = [line for line in outcome.stderr.splitlines() if "system_metrics" in line or "system-metrics" in line]
     assert len(report) == 1, outcome.stderr
@@ -38,7 +38,7 @@ def test_auto_instrumentation_with_system_metrics_warns_once() -> None:
         env = sink.environment()
         disabled = env.pop("OTEL_PYTHON_DISABLED_INSTRUMENTATIONS").split(",")
         assert SWITCH.partition("=")[2] in disabled
-        outcome = children.run(children.instrumented("configured"), env)
+        outcome = children.run(children.instrumented("applications/configured"), env)
     assert outcome.returncode == 0
     assert outcome.stderr.count(SWITCH) == 1, outcome.stderr
     assert {scope.name for scope in sink.scopes} == {OURS, THEIRS}

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.children import PATIENCE, ROOT
-from tests.commands import otel_hardware
+from tests.support.children import PATIENCE, ROOT
+from tests.support.commands import otel_hardware
 from tests.tools.daemon import wait
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor

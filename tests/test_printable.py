@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.children import run
-from tests.web import Web, page
+from tests.support.children import run
+from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware.redaction import printable, redacted

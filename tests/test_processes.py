@@ -17,12 +17,12 @@ from uuid import uuid4
 
 import pytest
 from packaging.version import Version
-from tests import children
-from tests.programs.journal import OURS, Export, exports, repeated
-from tests.sink import Sink
+from tests.support import children
+from tests.support.journal import OURS, Export, exports, repeated
+from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, h100
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.model import Scope
@@ -73,7 +73,7 @@ def fork(journal: Path, way: str) -> dict[str, Any]:
     report = journal.with_name("report")
     # From 3.12 on Python warns of any fork in a process with threads, the SDK's included.
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("forks", journal, report, way), quiet)
+    outcome = children.run(children.command("processes/forks", journal, report, way), quiet)
     assert (outcome.returncode, outcome.stderr) == (0, "")
     content: dict[str, Any] = json.loads(report.read_text())
     return content
@@ -100,7 +100,7 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
 
 def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(journal: Path) -> None:
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("fork_collects_first", journal), quiet)
+    outcome = children.run(children.command("processes/fork_collects_first", journal), quiet)
     assert outcome.returncode == 0, outcome.stderr
     found = exports(journal)
     (child,) = of(int(outcome.stdout), found)
@@ -110,7 +110,7 @@ def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(
 
 
 def test_forks_during_readings_and_collections_do_not_hang() -> None:
-    outcome = children.run(children.command("fork_storm", 100, 20))
+    outcome = children.run(children.command("processes/fork_storm", 100, 20))
     assert outcome.returncode == 0, outcome.stderr
     report = json.loads(outcome.stdout)
     assert report["outcomes"] == [0] * 100, outcome.stderr
@@ -120,13 +120,13 @@ def test_forks_during_readings_and_collections_do_not_hang() -> None:
 def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
     """The SDK leaves its lock locked in the child, which waits for 30 s at its end."""
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("fork_in_export"), quiet)
+    outcome = children.run(children.command("processes/fork_in_export"), quiet)
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
 
 
 def test_child_that_is_forked_during_a_collection_collects() -> None:
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("fork_in_collection"), quiet)
+    outcome = children.run(children.command("processes/fork_in_collection"), quiet)
     locks = ["storage", "match", "aggregation", "registration"]
     assert (outcome.stdout, outcome.stderr) == ("".join(f"{lock} 3\n" for lock in locks), "")
 
@@ -134,7 +134,7 @@ def test_child_that_is_forked_during_a_collection_collects() -> None:
 def test_child_that_is_forked_during_an_http_export_exports_on_a_connection_of_its_own() -> None:
     """Neither requests nor urllib3 expects forks."""
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("fork_in_http_export"), quiet)
+    outcome = children.run(children.command("processes/fork_in_http_export"), quiet)
     expected = "imported []\npools 3\nconnections 3\ncookies 3\nsenders 4 1\n"
     assert (outcome.stdout, outcome.stderr) == (expected, "")
 
@@ -143,20 +143,20 @@ def test_child_that_is_forked_during_an_http_export_exports_on_a_connection_of_i
 def test_replaced_threads_read_and_end_silently(way: str) -> None:
     if find_spec(way.partition("-")[0]) is None:  # importing eventlet here would make forks of other tests warn
         pytest.skip("it is not installed")
-    outcome = children.run(children.command("greened", way), {"PYTHONWARNINGS": "ignore"})
+    outcome = children.run(children.command("processes/greened", way), {"PYTHONWARNINGS": "ignore"})
     lines = [line for line in outcome.stderr.splitlines() if "not greened" not in line]  # of eventlet on Python 3.10
     assert (outcome.returncode, outcome.stdout, lines) == (0, "5 [] read\n", [])
 
 
 @pytest.mark.parametrize("way", ["constructed", "instrumenting"])
 def test_child_forked_before_the_start_has_one_session(way: str) -> None:
-    outcome = children.run(children.command("early_fork", way), {"PYTHONWARNINGS": "ignore"})
+    outcome = children.run(children.command("processes/early_fork", way), {"PYTHONWARNINGS": "ignore"})
     assert (outcome.returncode, outcome.stdout, outcome.stderr) == (0, "True\n", "")
 
 
 def test_reading_threads_import_no_module() -> None:
     """A child forked while a thread imports a module hangs when it imports the same module."""
-    outcome = children.run(children.command("imports"))
+    outcome = children.run(children.command("applications/imports"))
     assert outcome.returncode == 0, outcome.stderr
     assert json.loads(outcome.stdout) == []
 
@@ -176,7 +176,7 @@ def pids(child: subprocess.Popen[str]) -> dict[str, int]:
 def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) -> None:
     # A child of the fork server is a fork: it exports nothing until it instruments itself.
     extra = ["instrument"] if way == "forkserver" else []
-    line = children.command("spawns", way, *extra)
+    line = children.command("processes/spawns", way, *extra)
     # The SDK cannot export in a child that was forked during an export. So a child of the fork server exports itself,
     # and the others export at their end.
     env = sink.environment(60.0 if way == "forkserver" else 0.3) | children.AUTO_INSTRUMENTATION
@@ -203,7 +203,7 @@ class Rank:
     """A process that reports when it is told to."""
 
     def __init__(self, stack: ExitStack, journal: Path, environ: Mapping[str, str]) -> None:
-        self.child = stack.enter_context(children.started(children.command("job", journal, "wait"), environ))
+        self.child = stack.enter_context(children.started(children.command("processes/job", journal, "wait"), environ))
         pid, self.key = self._line().split()
         self.pid = int(pid)
 
@@ -242,7 +242,7 @@ NUMBER = {"torchrun": "RANK", "slurm": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORL
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journal: Path, launcher: str) -> None:
-    line = children.command("ranks", NUMBER[launcher], 2, *children.command("job", journal, "wait"))
+    line = children.command("processes/ranks", NUMBER[launcher], 2, *children.command("processes/job", journal, "wait"))
     with children.started(line, LAUNCHERS[launcher]) as parent:
         assert parent.stdin
         assert parent.stdout
@@ -259,7 +259,7 @@ def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journ
 
 def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:
     ranks = 2
-    outcome = children.run(children.command("job", journal, "launch", ranks))
+    outcome = children.run(children.command("processes/job", journal, "launch", ranks))
     assert outcome.returncode == 0, outcome.stderr
     launcher = int(outcome.stdout.split()[0])
     found = exports(journal)
@@ -309,7 +309,7 @@ def test_orphan_becomes_reporter(journal: Path) -> None:
 @inherited
 @pytest.mark.parametrize("variable", [{"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
 def test_child_of_a_parent_that_exports_nothing_reports_the_host(sink: Sink, variable: dict[str, str]) -> None:
-    child = children.command("ends", "return")
+    child = children.command("processes/ends", "return")
     settings = {name: sink.environment()[name] for name in variable if name in sink.environment()}
     script = f"import subprocess, sys, os; sys.exit(subprocess.call({child!r}, env=dict(os.environ) | {settings!r}))"
     if "OTEL_SDK_DISABLED" in variable:
@@ -321,7 +321,7 @@ def test_child_of_a_parent_that_exports_nothing_reports_the_host(sink: Sink, var
 
 
 def test_child_of_another_user_is_a_member_although_processes_are_hidden() -> None:
-    found = children.scene("hidden_processes")
+    found = children.scene("processes/hidden_processes")
     assert found["hidden"], "precondition: the child sees the process of its parent"
     assert found["parent"] is True
     assert found["child"] is False
@@ -330,12 +330,14 @@ def test_child_of_another_user_is_a_member_although_processes_are_hidden() -> No
 
 def test_job_key_with_a_reused_pid_is_ignored(journal: Path) -> None:
     """A process with that PID exists (this one), but it started at another time."""
-    outcome = children.run(children.command("job", journal, "alone"), {JOB: f"{os.geteuid()}/process:{os.getpid()}.1"})
+    outcome = children.run(
+        children.command("processes/job", journal, "alone"), {JOB: f"{os.geteuid()}/process:{os.getpid()}.1"}
+    )
     assert reporters(exports(journal)) == {int(outcome.stdout.split()[0])}
 
 
 def test_exec_keeps_the_reporter(journal: Path) -> None:
-    outcome = children.run(children.command("job", journal, "again"))
+    outcome = children.run(children.command("processes/job", journal, "again"))
     assert outcome.returncode == 0, outcome.stderr
     (before, key), (after, again) = (line.split() for line in outcome.stdout.splitlines())
     assert (before, key) == (after, again)

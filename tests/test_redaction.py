@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import pytest
-from tests.children import command, run
+from tests.support.children import command, run
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.cli.reporting import Target, note
@@ -94,7 +94,7 @@ def test_headers_of_the_exporters_are_removed(monkeypatch: pytest.MonkeyPatch) -
 
 def test_program_with_secrets_in_all_settings_says_none_of_them() -> None:
     env = {**SETTINGS, **ENDPOINTS["headers"], f"{PREFIX}REPORTER": "always"}
-    text = output(command("secrets", MARK), env)
+    text = output(command("applications/secrets", MARK), env)
     assert MARK not in text
     assert "done" in text, text[-2000:]
     for word in ("http://host/path", "own=http://host/path", "system.cpu.time"):

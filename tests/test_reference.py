@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 AGAIN = "run: python .ci/reference.py"
 
 
-PAGES = ("configuration.md", "coverage.md", "events.md", "metrics.md", "openmetrics.md", "spans.md", "wandb.md")
+PAGES = ("configuration.md", "dev/coverage.md", "events.md", "metrics.md", "openmetrics.md", "spans.md", "wandb.md")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -12,9 +12,9 @@ from typing import Any
 import psutil
 import pytest
 from opentelemetry.sdk.resources import Resource, ResourceDetector
-from tests import children
-from tests.sink import Sink
-from tests.waiting import wait_for
+from tests.support import children
+from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.catalog import RESOURCE_ATTRIBUTES
 
@@ -97,7 +97,7 @@ def test_attributes_of_the_user_win(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_forked_child_has_a_resource_of_its_own() -> None:
     given = {"OTEL_RESOURCE_ATTRIBUTES": "host.name=desk"}
-    outcome = children.run(children.command("forked_resource"), DETECT | TASK | given)
+    outcome = children.run(children.command("processes/forked_resource"), DETECT | TASK | given)
     assert outcome.returncode == 0, outcome.stderr
     parent, child = (json.loads(line) for line in outcome.stdout.splitlines())
     assert child["process.pid"] == child["pid"] != parent["process.pid"] == parent["pid"]

@@ -35,10 +35,10 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.metrics.view import DropAggregation, View
 from opentelemetry.sdk.trace import TracerProvider
 from packaging.version import Version
-from tests import children
-from tests.programs.journal import OURS, Arrived, Journal, exports, flatten, repeated
-from tests.sink import Sink
-from tests.waiting import wait_for
+from tests.support import children
+from tests.support.journal import OURS, Arrived, Journal, exports, flatten, repeated
+from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_NETWORK_ERRORS, SYSTEM_UPTIME
@@ -428,8 +428,8 @@ FORK = """
 import os, sys
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from tests.programs.journal import Journal, exports
-from tests.programs.traces import until
+from tests.support.journal import Journal, exports
+from tests.support.traces import until
 
 reader = PeriodicExportingMetricReader(Journal(sys.argv[1]), export_interval_millis=3_600_000)
 MeterProvider([reader], shutdown_on_exit=False).get_meter("bench").create_counter("steps").add(1)

@@ -13,7 +13,7 @@ from warnings import catch_warnings, simplefilter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import PATIENT, warnings
+from tests.support.stage import PATIENT, warnings
 
 from opentelemetry.instrumentation.hardware import settings
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME

@@ -10,7 +10,7 @@ import pytest
 from jupyter_client.manager import KernelManager
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.children import PATIENCE, environment
+from tests.support.children import PATIENCE, environment
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSnapshot, snapshot
 

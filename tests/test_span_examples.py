@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from tests import children
+from tests.support import children
 from tests.tools import ROOT, fake_nvml, need
 from tests.tools.collector import LOCAL, Collector, Span, Value, spans_of
 from tests.tools.daemon import free_addresses, get, wait

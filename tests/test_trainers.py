@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests import trainers
+from tests.support import trainers
+from tests.support.trainers import problems
 from tests.tools import Missing
-from tests.trainers import problems
 
 
 @pytest.mark.parametrize("program", trainers.PROGRAMS)

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 from packaging.version import Version
-from tests import children
-from tests.sink import Sink
+from tests.support import children
+from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 from tests.tools.daemon import free_addresses
-from tests.waiting import wait_for
 
 PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
 REQUESTS = 5
 """Sent at once: more than one worker can take, with two threads."""
 
 STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
-APP = str(children.PROGRAMS / "uwsgi_app.py")
+APP = str(children.PROGRAMS / "processes/uwsgi_app.py")
 INTERVAL = 3600
 """Seconds between two exports of the master. If the SDK's thread exports at the moment when uWSGI forks, the workers
 hang, also without this package."""

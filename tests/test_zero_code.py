@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import fields
 
 import pytest
-from tests import children
-from tests.programs.journal import OURS, Export, repeated
-from tests.sink import Scope, Sink
+from tests.support import children
+from tests.support.journal import OURS, Export, repeated
+from tests.support.sink import Scope, Sink
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
@@ -53,7 +53,7 @@ def in_container() -> bool:
 
 
 def test_host_container_and_process_metrics_arrive_once_per_series(sink: Sink) -> None:
-    outcome = children.run(children.instrumented("configured"), sink.environment())
+    outcome = children.run(children.instrumented("applications/configured"), sink.environment())
     assert (outcome.returncode, outcome.stderr) == (0, "")
     expected = {"system", "process", "otel_hardware"} | ({"container"} if in_container() else set())
     assert groups(last(sink)) - {"hw"} == expected
@@ -66,7 +66,7 @@ def test_host_container_and_process_metrics_arrive_once_per_series(sink: Sink) -
 def test_export_at_program_end_has_true_cpu_time(sink: Sink, interval: str, status: int) -> None:
     env = sink.environment() | {PREFIX + "SAMPLE_INTERVAL": interval, PREFIX + "SOURCES": "process"}
     before = children.ended_cpu_time()
-    outcome = children.run(children.instrumented("app", 0.3, status), env)
+    outcome = children.run(children.instrumented("applications/app", 0.3, status), env)
     whole = children.ended_cpu_time() - before
     assert outcome.returncode == status
     assert len(sink.exports) == 1, "there are other exports than the one at the end"
@@ -77,7 +77,7 @@ def test_export_at_program_end_has_true_cpu_time(sink: Sink, interval: str, stat
 
 def test_disabled_instrumentations_variable_switches_off(sink: Sink) -> None:
     env = sink.environment() | {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
-    assert children.run(children.instrumented("app", 0.1, 0), env).returncode == 0
+    assert children.run(children.instrumented("applications/app", 0.1, 0), env).returncode == 0
     assert [export.names() for export in sink.exports if export.names()] == []
 
 
@@ -88,7 +88,7 @@ def test_settings_from_environment_variables(sink: Sink) -> None:
         PREFIX + "INCLUDE_METRICS": "system.cpu.load_average.*",
         PREFIX + "EXCLUDE_METRICS": "system.network.*,process.*",
     }
-    assert children.run(children.instrumented("configured"), env).returncode == 0
+    assert children.run(children.instrumented("applications/configured"), env).returncode == 0
     names = last(sink).names()
     assert {"system.cpu.load_average.5m", "system.cpu.load_average.15m"} <= names
     assert [name for name in names if name.startswith(("system.network", "process.", "system.filesystem"))] == []
@@ -100,7 +100,7 @@ def test_settings_from_environment_variables(sink: Sink) -> None:
 
 def test_settings_from_command_line_flags(sink: Sink) -> None:
     flags = ("--hardware_sources", "process", "--hardware_exclude_metrics", "process.memory.*")
-    line = children.instrumented("configured", flags=flags)
+    line = children.instrumented("applications/configured", flags=flags)
     assert children.run(line, sink.environment()).returncode == 0
     assert groups(last(sink)) == {"process", "otel_hardware"}
     assert [name for name in last(sink).names() if name.startswith("process.memory")] == []
@@ -119,7 +119,7 @@ BAD = {
 def test_invalid_settings_log_one_warning_each(sink: Sink) -> None:
     env = sink.environment() | {PREFIX + name: value for name, (value, _) in BAD.items()}
     env[PREFIX + "SOURCES"] += ",filesystem"
-    outcome = children.run(children.instrumented("configured", 3), env)
+    outcome = children.run(children.instrumented("applications/configured", 3), env)
     assert outcome.returncode == 3
     lines = outcome.stderr.splitlines()
     for name, (_, form) in BAD.items():
@@ -130,7 +130,9 @@ def test_invalid_settings_log_one_warning_each(sink: Sink) -> None:
 
 
 def test_disabled_sdk_exports_nothing(sink: Sink) -> None:
-    outcome = children.run(children.instrumented("app", 0.1, 5), sink.environment() | {"OTEL_SDK_DISABLED": "true"})
+    outcome = children.run(
+        children.instrumented("applications/app", 0.1, 5), sink.environment() | {"OTEL_SDK_DISABLED": "true"}
+    )
     assert outcome.returncode == 5
     assert "Traceback" not in outcome.stderr
     assert sink.exports == []

@@ -27,7 +27,7 @@ from tests.sources.npus import CHILD, IPU_DEVICES, Npus, moved_files, old_files,
 from tests.sources.radeons import DENIED, HOST, Equipped, alone, by_amd_smi, rocm
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Tree
-from tests.stage import PATIENT, warnings
+from tests.support.stage import PATIENT, warnings
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 from tests.tools.nvml import FakeNvml, h100, listed, mig, orin, refused
@@ -956,7 +956,7 @@ IN_A_JOB = {"SLURM_JOB_ID": "7", CUDA: THIRD, "OTEL_METRICS_EXPORTER": "console"
 
 @linux
 def test_snapshot_in_a_job_has_the_visible_devices(gpus: FakeNvml) -> None:
-    from tests.commands import otel_hardware
+    from tests.support.commands import otel_hardware
 
     line = ["snapshot", "--sources", "nvidia", "--window", "0.1", "--format", "json"]
     answer = otel_hardware(*line, env={**gpus.environment, **IN_A_JOB})
@@ -967,7 +967,7 @@ def test_snapshot_in_a_job_has_the_visible_devices(gpus: FakeNvml) -> None:
 
 @linux
 def test_doctor_in_a_job_finds_the_visible_devices(gpus: FakeNvml) -> None:
-    from tests.commands import otel_hardware
+    from tests.support.commands import otel_hardware
 
     answer = otel_hardware("doctor", "--sources", "nvidia", "--format", "json", env={**gpus.environment, **IN_A_JOB})
     (found, *_) = [each["text"] for each in json.loads(answer.out)["findings"] if each["subject"] == "nvidia"]

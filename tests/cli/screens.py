@@ -11,12 +11,12 @@ from pathlib import Path
 from unittest.mock import patch
 
 from rich.style import Style
-from tests.children import environment
 from tests.cli.pictures import colors
-from tests.commands import Time, simulated
 from tests.sources import machines
 from tests.sources.sensors import driver
 from tests.sources.tree import Fabricated, Tree
+from tests.support.children import environment
+from tests.support.commands import Time, simulated
 from tests.tools.nvml import MIB, FakeNvml, Gpu, Value, h100, listed
 from textual.pilot import Pilot
 from textual.strip import Strip

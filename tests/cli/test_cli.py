@@ -6,8 +6,8 @@ import re
 from dataclasses import fields
 
 import pytest
-from tests.children import run
-from tests.commands import otel_hardware
+from tests.support.children import run
+from tests.support.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.settings import Config

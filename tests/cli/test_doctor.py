@@ -19,10 +19,10 @@ from uuid import uuid4
 import grpc
 import pytest
 from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
-from tests.children import run
-from tests.commands import otel_hardware, simulated
-from tests.members import members
-from tests.sink import Sink
+from tests.support.children import run
+from tests.support.commands import otel_hardware, simulated
+from tests.support.members import members
+from tests.support.sink import Sink
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery

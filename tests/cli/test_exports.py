@@ -28,7 +28,7 @@ from opentelemetry.sdk.metrics.export import (
     MetricExportResult,
     PeriodicExportingMetricReader,
 )
-from tests.stage import Clock
+from tests.support.stage import Clock
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector
 

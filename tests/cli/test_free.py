@@ -11,9 +11,9 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.children import run
-from tests.commands import otel_hardware
 from tests.sources.radeons import Equipped
+from tests.support.children import run
+from tests.support.commands import otel_hardware
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, thor, unified
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.commands import otel_hardware, simulated
+from tests.support.commands import otel_hardware, simulated
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware import catalog as c

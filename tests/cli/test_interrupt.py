@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack, suppress
 
 import pytest
-from tests.children import PATIENCE, command, in_pid_namespace, run, started
+from tests.support.children import PATIENCE, command, in_pid_namespace, run, started
 
 COMMANDS = ["metrics", "snapshot --window 0.05", "run --console --duration 0.05"]
 NO_COLLECTOR = {"OTEL_METRICS_EXPORTER": "none"}
@@ -43,7 +43,7 @@ def test_sigint_at_any_time_leaves_no_line_of_ours_in_a_traceback(line: str) -> 
 @pytest.mark.parametrize("line", COMMANDS)
 @pytest.mark.parametrize("number", [FIRST, 7, 9, 12, 15, 30, 50, 80])
 def test_sigint_during_an_import_ends_the_process_silently(line: str, number: int) -> None:
-    answer = run(command("interrupted", int(signal.SIGINT), number, *line.split()), NO_COLLECTOR)
+    answer = run(command("processes/interrupted", int(signal.SIGINT), number, *line.split()), NO_COLLECTOR)
     assert answer.stderr == ""
     ended = (-signal.SIGINT,) if number >= HANDLED else (-signal.SIGINT, 130)
     assert answer.returncode in ended, "by the signal: an exception amid an import may be taken for another"
@@ -51,7 +51,7 @@ def test_sigint_during_an_import_ends_the_process_silently(line: str, number: in
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_during_an_import_ends_pid_1(number: int) -> None:
-    answer = run([*in_pid_namespace("--mount-proc"), *command("interrupted", int(number), 50, "metrics")])
+    answer = run([*in_pid_namespace("--mount-proc"), *command("processes/interrupted", int(number), 50, "metrics")])
     assert (answer.returncode, answer.stdout, answer.stderr) == (128 + number, "", "")
 
 
@@ -61,7 +61,7 @@ def test_ignored_sigint_changes_nothing() -> None:
         "-c",
         "trap '' INT; exec \"$@\"",
         "sh",
-        *command("interrupted", int(signal.SIGINT), 50, "metrics", "system.uptime"),
+        *command("processes/interrupted", int(signal.SIGINT), 50, "metrics", "system.uptime"),
     ]
     answer = run(line)
     assert (answer.returncode, answer.stderr) == (0, "")

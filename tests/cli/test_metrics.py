@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
-from tests.children import run
-from tests.commands import otel_hardware
+from tests.support.children import run
+from tests.support.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import presets_of

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.children import run, started
-from tests.commands import otel_hardware
 from tests.sources.playing import playing
-from tests.waiting import wait_for
+from tests.support.children import run, started
+from tests.support.commands import otel_hardware
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers.capture import Replay
 

@@ -31,12 +31,12 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.version import __version__
 from opentelemetry.semconv._incubating.attributes.host_attributes import HostArchValues
-from tests.children import PATIENCE, command, environment, in_pid_namespace, run, scene, started
-from tests.commands import otel_hardware, simulated
-from tests.members import members
-from tests.sink import Sink
-from tests.stage import Clock
-from tests.waiting import wait_for
+from tests.support.children import PATIENCE, command, environment, in_pid_namespace, run, scene, started
+from tests.support.commands import otel_hardware, simulated
+from tests.support.members import members
+from tests.support.sink import Sink
+from tests.support.stage import Clock
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.cli import otlp, reporting
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
@@ -213,7 +213,7 @@ def test_without_terminal_a_sentence_is_printed_once_and_the_exit_status_is_1(no
 def test_collector_that_comes_late_and_returns_gets_exports(no_collector: list[str], protocol: str) -> None:
     if not no_collector:
         pytest.skip("needs a network namespace of its own")
-    answer = run([*no_collector, *command("late_collector", protocol)])
+    answer = run([*no_collector, *command("applications/late_collector", protocol)])
     assert answer.returncode == 0, answer.stderr
     status, _, messages = answer.stdout.partition("\n")
     assert status == "0 ''"
@@ -302,7 +302,7 @@ def test_prometheus_has_no_export_interval() -> None:
 
 
 def test_process_that_proc_hides_cannot_be_attached_to() -> None:
-    assert scene("attach_hidden") == "there is no running process PID that this user may read"
+    assert scene("machines/attach_hidden") == "there is no running process PID that this user may read"
 
 
 def test_headers_without_name_are_named_without_their_value(sink: Sink) -> None:
@@ -640,7 +640,7 @@ def test_without_collector_a_table_follows_the_program(no_collector: list[str]) 
 
 
 def test_pid_1_reaps_orphans() -> None:
-    answer = run([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *command("orphans")], QUIET)
+    answer = run([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *command("processes/orphans")], QUIET)
     assert (answer.returncode, answer.stdout) == (7, "5\n"), answer.stderr
     # The program itself is left for its last numbers; they are only times where it ended before there were others.
     assert re.search(r"^process.cpu.time +user +[\d.]+ s", answer.stderr, re.MULTILINE), answer.stderr

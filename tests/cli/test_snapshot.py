@@ -14,9 +14,9 @@ from uuid import uuid4
 import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from tests.children import PATIENCE, environment, run, started
-from tests.commands import otel_hardware, simulated
-from tests.members import members
+from tests.support.children import PATIENCE, environment, run, started
+from tests.support.commands import otel_hardware, simulated
+from tests.support.members import members
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.cli.quantity import duration, quantity

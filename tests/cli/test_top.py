@@ -24,16 +24,16 @@ from unittest.mock import patch
 
 import psutil
 import pytest
-from tests.children import environment
 from tests.cli.pictures import picture
 from tests.cli.screens import View, on
-from tests.commands import otel_hardware
 from tests.sources.machines import STRANGER as ROOT
 from tests.sources.macs import MACS
 from tests.sources.npus import NPUS
 from tests.sources.radeons import RADEONS
 from tests.sources.tpus import TPUS
-from tests.stage import Clock
+from tests.support.children import environment
+from tests.support.commands import otel_hardware
+from tests.support.stage import Clock
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 from textual.geometry import Region

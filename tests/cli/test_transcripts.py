@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.commands import transcript
+from tests.support.commands import transcript
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, a100, geforce, h100, mig, refused
 

@@ -7,8 +7,8 @@ import os
 import re
 
 import pytest
-from tests.children import run
-from tests.commands import otel_hardware
+from tests.support.children import run
+from tests.support.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES
 

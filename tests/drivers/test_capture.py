@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.sources.reading import Portable
 from tests.sources.tree import Fabricated, Tree
-from tests.stage import Clock
+from tests.support.stage import Clock
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay

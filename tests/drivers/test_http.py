@@ -21,8 +21,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.waiting import wait_for
-from tests.web import Answer, Web, page
+from tests.support.waiting import wait_for
+from tests.support.web import Answer, Web, page
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.http import Http

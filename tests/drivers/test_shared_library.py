@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import command, run
+from tests.support.children import command, run
+from tests.support.waiting import wait_for
 from tests.tools import Missing, need
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers.shared_library import load
 
@@ -64,7 +64,7 @@ def loading(
     path: Path, *functions: str, seconds: float = 30, env: dict[str, str] | None = None, prefix: Sequence[str] = ()
 ) -> Any:
     """What a program reports that loads the library in a thread."""
-    answer = run([*prefix, *command("loading", seconds, path, *functions)], env)
+    answer = run([*prefix, *command("tools/loading", seconds, path, *functions)], env)
     if answer.returncode == 77:
         pytest.skip(f"a FUSE mount is not allowed here: {answer.stdout.strip()}")
     assert answer.returncode == 0, answer.stderr
@@ -87,7 +87,7 @@ def test_fifo_is_a_timeout(tmp_path: Path) -> None:
 
 def test_library_on_a_mount_that_hangs_is_a_timeout(build: Build) -> None:
     path = build(FUNCTION.format("return 0;"))
-    found = loading(path, seconds=2, prefix=command("dead_mount", path))
+    found = loading(path, seconds=2, prefix=command("machines/dead_mount", path))
     assert found["error"][0] == "TimeoutError"
     assert found["turns"] > 3
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.children import descriptors, lives
-from tests.stage import Clock
-from tests.waiting import wait_for
+from tests.support.children import descriptors, lives
+from tests.support.stage import Clock
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, lives, started
-from tests.waiting import wait_for
+from tests.support.children import PROGRAMS, lives, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, Output
@@ -385,7 +385,7 @@ ENDS = {
 def test_whole_process_group_of_a_tool_ends_with_the_program(way: str, end: str, tmp_path: Path) -> None:
     """The tool is a script that runs its work in a child."""
     pids = tmp_path / "pids"
-    with started([sys.executable, str(PROGRAMS / "runs_tool.py"), way, str(pids), end]):
+    with started([sys.executable, str(PROGRAMS / "processes/runs_tool.py"), way, str(pids), end]):
         wait_for(lambda: len(_pids(pids)) == 2, LONG, "the tool and its child")
         wait_for(lambda: not any(map(lives, _pids(pids))), LONG, "end of the tool and its child")
 

@@ -14,8 +14,8 @@ from tests.gpu import load
 from tests.gpu.compare import COLUMNS, FIELDS, MOVING, Difference, Numbers, columns, differences, numbers, queried
 from tests.gpu.cuda import PTX, Cuda
 from tests.gpu.timing import Timed
-from tests.samples import samples
 from tests.sources.nvidia_gpus import OnHost
+from tests.support.samples import samples
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, listed, t4
 

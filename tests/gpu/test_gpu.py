@@ -19,11 +19,11 @@ import pynvml
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.children import PATIENCE, started
 from tests.gpu.compare import COLUMNS, Difference, Numbers, columns, differences, numbers, queried
 from tests.gpu.load import KINDS
 from tests.gpu.timing import Timed
-from tests.waiting import wait_for
+from tests.support.children import PATIENCE, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
 from opentelemetry.instrumentation.hardware import catalog as c

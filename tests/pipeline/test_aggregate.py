@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.stage import BUSY, DIPPING, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
+from tests.support.stage import BUSY, DIPPING, ENERGY, LEVEL, PATIENT, POWER, POWER_PEAK
 
 from opentelemetry.instrumentation.hardware.catalog import ERROR_TYPE, GPU_XID, HW_ERRORS, SYSTEM_PAGING_FAULTS
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Number, Point, Rate, Series, Values

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
-from tests.stage import BUSY, ENERGY, LEVEL, POWER, Stage, fail, one, values
+from tests.support.stage import BUSY, ENERGY, LEVEL, POWER, Stage, fail, one, values
 
 from opentelemetry.instrumentation.hardware.catalog import (
     OWN_CPU_TIME,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import ENERGY, PATIENT
+from tests.support.stage import ENERGY, PATIENT
 
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, Series
 from opentelemetry.instrumentation.hardware.pipeline import counters

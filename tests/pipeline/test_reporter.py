@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import pytest
-from tests.children import PATIENCE, in_pid_namespace, lives, run
-from tests.members import members
-from tests.stage import warnings
-from tests.waiting import wait_for
+from tests.support.children import PATIENCE, in_pid_namespace, lives, run
+from tests.support.members import members
+from tests.support.stage import warnings
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.pipeline import reporter as module
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter

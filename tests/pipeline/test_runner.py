@@ -13,7 +13,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import (
+from tests.support.stage import (
     BUSY,
     ENERGY,
     PATIENT,

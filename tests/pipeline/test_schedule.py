@@ -7,7 +7,7 @@ from math import inf
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import PATIENT
+from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 

@@ -12,9 +12,9 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
-from tests.children import command, run
-from tests.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, nothing, one, values, warnings
-from tests.waiting import wait_for
+from tests.support.children import command, run
+from tests.support.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, nothing, one, values, warnings
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
@@ -440,6 +440,6 @@ def test_reopening_sources_while_another_thread_collects() -> None:
 
 
 def test_closed_connections_do_not_end_a_program_with_the_default_action_of_sigpipe() -> None:
-    done = run(command("closed_connections"))
+    done = run(command("processes/closed_connections"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"clear": 0, "encrypted": 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from tests.stage import ENERGY, POWER, Stage
+from tests.support.stage import ENERGY, POWER, Stage
 
 from opentelemetry.instrumentation.hardware.catalog import (
     OWN_CPU_TIME,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
-from tests.stage import Clock
+from tests.support.stage import Clock
 
 from opentelemetry.instrumentation.hardware.simulator.cards import CARDS
 from opentelemetry.instrumentation.hardware.simulator.machine import STEP, Gpu, Machine, Spec

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import AUTO_INSTRUMENTATION, run
-from tests.sink import Sink
 from tests.sources.nvidia_gpus import simulated_gpus
-from tests.stage import Clock
+from tests.support.children import AUTO_INSTRUMENTATION, run
+from tests.support.sink import Sink
+from tests.support.stage import Clock
 from tests.tools.nvml import b200, geforce, h100, t4
 
 from opentelemetry.instrumentation.hardware import catalog as c

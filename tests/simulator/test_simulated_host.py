@@ -6,7 +6,7 @@ import os
 import sys
 
 import pytest
-from tests.stage import Clock
+from tests.support.stage import Clock
 
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedHost

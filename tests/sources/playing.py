@@ -12,7 +12,7 @@ from unittest.mock import patch
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData, NumberDataPoint, Sum
 from opentelemetry.sdk.resources import Resource
-from tests.stage import Clock
+from tests.support.stage import Clock
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrumentor
 from opentelemetry.instrumentation.hardware.drivers import Drivers

@@ -44,7 +44,7 @@ from tests.sources.radeons import RADEONS
 from tests.sources.sensors import SENSORS
 from tests.sources.simulated import SIMULATIONS, captures
 from tests.sources.tpus import TPUS
-from tests.stage import Clock
+from tests.support.stage import Clock
 from tests.tools import fake_nvml, need
 
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
@@ -225,7 +225,7 @@ def test_types_of_errors_are_the_same_words_for_every_vendor() -> None:
 
 
 def test_captures_are_read_in_the_way_that_the_documentation_names() -> None:
-    """`docs/coverage.md` tells the ways of a source apart by the names of its captures."""
+    """`docs/dev/coverage.md` tells the ways of a source apart by the names of its captures."""
     ways = pytest.importorskip("ways", reason="the generator is not part of this source archive")
     vendors = {name for name, load in discover().items() if issubclass(load(), AcceleratorSource)}
     assert vendors == ways.WAYS.keys()

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.children import ROOT, run
+from tests.support.children import ROOT, run
 
 import opentelemetry.instrumentation.hardware as package
 

@@ -9,8 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from tests.stage import warnings
-from tests.waiting import wait_for
+from tests.support.stage import warnings
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers

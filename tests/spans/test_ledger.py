@@ -11,7 +11,7 @@ from math import inf, isnan
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import PATIENT, Clock
+from tests.support.stage import PATIENT, Clock
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Series

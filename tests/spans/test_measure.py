@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import command, run
+from tests.support.children import command, run
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
 
 
 def printed(*line: object) -> dict[str, Any]:
-    outcome = run(command("measured", *map(str, line)))
+    outcome = run(command("spans/measured", *map(str, line)))
     assert outcome.returncode == 0, outcome.stderr
     assert outcome.stderr == ""
     found: dict[str, Any] = json.loads(outcome.stdout)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import command, run
+from tests.support.children import command, run
+from tests.support.virtual import Program
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
-from tests.virtual import Program
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -34,7 +34,7 @@ def printed(*line: object, **env: str) -> list[Any]:
 def test_first_span_has_the_energy_of_the_gpu(way: str, pause: float, tmp_path: Path) -> None:
     need(fake_nvml)
     duration = 6.0 if pause == 0.0 else 1.5  # the driver is opened meanwhile, on a busy machine in seconds
-    (found,) = printed("first_span", way, pause, duration, tmp_path)
+    (found,) = printed("spans/first_span", way, pause, duration, tmp_path)
     check_energy(found, found["begin"], found["end"])
     assert CPU_TIME in found
 
@@ -42,14 +42,14 @@ def test_first_span_has_the_energy_of_the_gpu(way: str, pause: float, tmp_path: 
 @pytest.mark.parametrize("pause", [0.0, 3.0])
 @pytest.mark.parametrize("way", ["auto", "code", "instrument", "late", "agent"])
 def test_first_span_has_cpu_time_without_a_gpu(way: str, pause: float) -> None:
-    (found,) = printed("first_span", way, pause, 1.2)
+    (found,) = printed("spans/first_span", way, pause, 1.2)
     assert 0.0 < found[CPU_TIME] < 10.0
     assert ENERGY not in found
 
 
 @pytest.mark.parametrize("source", ["nvidia", "filesystem"])
 def test_span_has_cpu_time_without_the_source_process(source: str) -> None:
-    (found,) = printed("first_span", "instrument", 0, 0.2, OTEL_PYTHON_HARDWARE_SOURCES=source)
+    (found,) = printed("spans/first_span", "instrument", 0, 0.2, OTEL_PYTHON_HARDWARE_SOURCES=source)
     assert set(found) == {CPU_TIME, "begin", "end"}
 
 
@@ -58,7 +58,7 @@ def test_span_has_cpu_time_without_the_source_process(source: str) -> None:
 def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
     if mode == "agent" and not agent.is_supported():
         pytest.skip("an agent needs pidfd_open(2) of Linux 5.3")
-    parent, *children = printed("forked_spans", way, mode)
+    parent, *children = printed("spans/forked_spans", way, mode)
     assert len(children) == 2
     for found in (parent, *children):
         for name in ("first", "second"):

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from tests.children import descriptors
-from tests.stage import Clock
+from tests.support.children import descriptors
+from tests.support.stage import Clock
 
 from opentelemetry.instrumentation.hardware import Config, agent
 from opentelemetry.instrumentation.hardware import catalog as c

@@ -21,9 +21,9 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests import children
-from tests.recorded import Readings, Recorded
-from tests.stage import PATIENT, Clock
+from tests.support import children
+from tests.support.recorded import Readings, Recorded
+from tests.support.stage import PATIENT, Clock
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import catalog as c

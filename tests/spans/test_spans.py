@@ -23,11 +23,11 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, Tra
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
-from tests.children import PATIENCE, run
+from tests.support.children import PATIENCE, run
+from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.load import WAVERING, Constant, Load, check_energy, loaded
 from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed
-from tests.waiting import wait_for
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor, sources
@@ -491,7 +491,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
-from tests.programs.traces import threads, until
+from tests.support.traces import threads, until
 memory = InMemorySpanExporter()
 provider = TracerProvider()
 provider.add_span_processor(SimpleSpanProcessor(memory))

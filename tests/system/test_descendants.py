@@ -12,9 +12,9 @@ from math import inf
 
 import psutil
 import pytest
-from tests.children import command, scene, started
 from tests.sources.tree import Tree
-from tests.waiting import wait_for
+from tests.support.children import command, scene, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.system import descendants as module
@@ -42,7 +42,7 @@ class Read(LocalFiles):
 
 @contextmanager
 def family(children: int, depth: int = 1, threads: int = 1) -> Iterator[psutil.Process]:
-    with started(command("family", children, depth, threads)) as program:
+    with started(command("processes/family", children, depth, threads)) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
         yield psutil.Process(program.pid)
@@ -118,7 +118,7 @@ def test_process_whose_parent_is_not_in_the_tree_is_left_out(parent: int, found:
 
 
 def test_own_child_of_another_user_is_left_out_where_proc_hides_it() -> None:
-    found = scene("hidden")
+    found = scene("machines/hidden")
     assert found["all"] == 4, "precondition: the tree has four processes"
     assert found["hidden"] == [2, 2], "the process itself and the child of the same user, whichever way it is read"
 

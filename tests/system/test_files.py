@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.children import PATIENCE, descriptors, run, started
-from tests.waiting import wait_for
+from tests.support.children import PATIENCE, descriptors, run, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, LocalFiles
 

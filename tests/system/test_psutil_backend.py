@@ -7,11 +7,11 @@ import sys
 
 import psutil
 import pytest
-from tests.children import started
 from tests.sources.machines import windows
 from tests.sources.reading import Portable, all_of, often, opened, series_of, value
 from tests.sources.tree import Answers, Fabricated
-from tests.waiting import wait_for
+from tests.support.children import started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Series, Unavailable, Value

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tests.children import PATIENCE, started
+from tests.support.children import PATIENCE, started
 from tests.tools.nvml import FakeNvml
 
 PROGRAM = """

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import pytest
-from tests import children
+from tests.support import children
 from tests.tools import need, program
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
@@ -15,9 +15,9 @@ FIRST, SECOND = "43cc8cc8af246700", "43cc8cc8af246701"
 
 
 def scene(name: str) -> Any:
-    """The output of a scene of `programs/radeon_machine.py`."""
+    """The output of a scene of `programs/machines/radeon_machine.py`."""
     need(lambda: program("rocm-smi"))
-    return children.scene("radeon_machine", name)
+    return children.scene("machines/radeon_machine", name)
 
 
 def value(points: dict[str, Any], metric: str, device: str, **attributes: str) -> Any:

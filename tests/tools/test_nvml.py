@@ -12,7 +12,8 @@ from typing import Any
 
 import pynvml
 import pytest
-from tests.children import PATIENCE, run
+from tests.support.children import PATIENCE, run
+from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need, nvitop
 from tests.tools.nvml import (
     ALL_LINKS,
@@ -45,7 +46,6 @@ from tests.tools.nvml import (
     wsl,
 )
 from tests.tools.reader import Reader, Start, reading
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests import children
-from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.radeons import Equipped, by_amd_smi, rocm
+from tests.support import children
+from tests.support.samples import samples
 from tests.tools import amdsysfs, need, program
 from tests.tools.amdsysfs import Gpu
 
@@ -230,7 +230,7 @@ def test_failing_rocm_smi_is_reported_once(snapshot: Snapshot) -> None:
 
 def test_wandb_keys_of_sysfs_and_rocm_smi_agree() -> None:
     need(lambda: program("rocm-smi"))
-    keys = children.scene("radeon_machine", "keys")
+    keys = children.scene("machines/radeon_machine", "keys")
     tool = {key: value for key, value in keys["tool"].items() if "Allocated" not in key}  # activity in ROCm 5
     assert len(tool) >= 10
     assert {key: keys["files"].get(key) for key in tool} == tool

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import psutil
 import pytest
-from tests.children import end_of, run, started
+from tests.support.children import end_of, run, started
+from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import (
     GPM_RATES,
@@ -36,7 +37,6 @@ from tests.tools.nvml import (
     t4,
     vgpu,
 )
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers

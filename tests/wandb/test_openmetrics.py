@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.commands import otel_hardware
 from tests.sources.pages import dcgm
-from tests.web import Web, page
+from tests.support.commands import otel_hardware
+from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.wandb.openmetrics import Probe

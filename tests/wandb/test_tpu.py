@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.samples import samples
 from tests.sources.reading import opened
 from tests.sources.tpus import Bus
+from tests.support.samples import samples
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 
 from opentelemetry.instrumentation.hardware.settings import Config

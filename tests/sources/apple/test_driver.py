@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, run
 from tests.sources.macs import MACMONS, FakeMacmon, Mac
 from tests.sources.playing import Ahead
 from tests.sources.reading import all_of, often, opened, value
-from tests.waiting import wait_for
+from tests.support.children import PROGRAMS, run
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
@@ -54,7 +54,7 @@ def tool(tmp_path: Path) -> Callable[..., str]:
 
     def make(name: str, how: str = "works") -> str:
         path = tmp_path / name
-        line = f'{sys.executable} {PROGRAMS / "apple_tool.py"} {name} {how} "$@"'
+        line = f'{sys.executable} {PROGRAMS / "tools/apple_tool.py"} {name} {how} "$@"'
         if (name, how) == ("ioreg", "works"):  # at once: doctor waits for three seconds
             printed = subprocess.run(
                 line, shell=True, env={"APPLE_POWER": ""}, stdout=subprocess.PIPE, check=True

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.samples import SAMPLES, needs_samples, samples
 from tests.sources.macs import MACMONS, agx, first_generation, plist, second_generation
 from tests.sources.macs import accelerator as registered
-from tests.stage import PATIENT
+from tests.support.samples import SAMPLES, needs_samples, samples
+from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.model import Rate, Unavailable
 from opentelemetry.instrumentation.hardware.sources.apple.tool_output import (

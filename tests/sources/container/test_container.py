@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.children import scene, started
 from tests.sources.machines import CGROUP2, GIB, INNER, POD, ROOT, docker, kubernetes, metal, mountinfo, namespace
 from tests.sources.playing import playing
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated, Tree
-from tests.waiting import wait_for
+from tests.support.children import scene, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Unavailable
@@ -572,7 +572,7 @@ def test_group_that_runs_out_of_memory_is_still_reported_and_the_kill_is_counted
 
 def test_real_group_of_version_2_agrees_with_its_file() -> None:
     """The only hierarchy that is mounted is that of version 2. It may have no controllers."""
-    found = scene("cgroup2")
+    found = scene("machines/cgroup2")
     assert found["before"] >= 0.2, "precondition"
     assert found["before"] <= found["values"]["container.cpu.time"] <= found["after"]
     assert "container.cpu.limit" not in found["values"]

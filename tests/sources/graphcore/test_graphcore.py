@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.children import PROGRAMS, command, lives, run
-from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, c600, lines, program
 from tests.sources.playing import Ahead, Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.sources.tree import Speaking
-from tests.stage import PATIENT
-from tests.waiting import wait_for
+from tests.support.children import PROGRAMS, command, lives, run
+from tests.support.samples import samples
+from tests.support.stage import PATIENT
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
@@ -61,7 +61,7 @@ class Library:
 
     def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
         self.folder = folder
-        shutil.copy(PROGRAMS / "graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
+        shutil.copy(PROGRAMS / "tools/graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
         self.settings: dict[str, Any] = {"gcipuinfo": str(folder), "sample_interval": 1}
         self.report(*devices, **how)
 
@@ -493,7 +493,7 @@ def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: p
 
 def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
     """Holds for the sources of IPUs, TPUs and Neuron devices."""
-    found = json.loads(run(command("npu_absent")).stdout)
+    found = json.loads(run(command("machines/npu_absent")).stdout)
     if set(found["states"].values()) != {"absent"}:
         pytest.skip(f"this machine has one: {found['states']}")
     assert found == {

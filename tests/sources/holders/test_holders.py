@@ -11,8 +11,8 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.children import environment
 from tests.sources.tree import Fabricated, Tree
+from tests.support.children import environment
 from tests.tools.kubelet import Given, Kubelet, serving
 
 from opentelemetry.instrumentation.hardware import catalog as c

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.children import run, started
 from tests.sources.machines import dev, diskstats, everything, metal, old, stat
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated
-from tests.waiting import wait_for
+from tests.support.children import run, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import children
 from tests.sources import sensors
 from tests.sources.reading import all_of, often, opened
 from tests.sources.tree import Fabricated, Tree
+from tests.support import children
 from tests.tools import need, program
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -50,7 +50,7 @@ def test_every_sensor_is_reported_as_lm_sensors_reads_it(machine: str) -> None:
     need(lambda: program("sensors"))
 
     def run(*command: str) -> str:
-        outcome = children.run(children.command("sensors_machine", machine, *command))
+        outcome = children.run(children.command("machines/sensors_machine", machine, *command))
         if outcome.returncode == 77:
             pytest.skip(f"no mount namespace: {outcome.stdout.strip()}")
         assert outcome.returncode == 0, outcome.stderr

@@ -6,10 +6,10 @@ import os
 from errno import EIO
 
 import pytest
-from tests import children
 from tests.sources.machines import infiniband
 from tests.sources.reading import Portable, all_of, opened
 from tests.sources.tree import Fabricated, Tree
+from tests.support import children
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
@@ -68,7 +68,7 @@ def test_invalid_counter_text_is_absent(text: str) -> None:
 
 
 def test_snapshot_finds_adapters_in_sysfs() -> None:
-    found = children.scene("rdma_machine", "otel-hardware", "snapshot", "--window", "0.1", "--format", "json")
+    found = children.scene("machines/rdma_machine", "otel-hardware", "snapshot", "--window", "0.1", "--format", "json")
     points = {
         tuple(sorted(point["attributes"].items())): point["value"]
         for point in found["metrics"]

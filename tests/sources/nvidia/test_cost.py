@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tests.benchmarks import fresh, gpu
-from tests.benchmarks.gpu import EVERYTHING, GPUS, SAMPLE
+from tests.slow.benchmarks import fresh, gpu
+from tests.slow.benchmarks.gpu import EVERYTHING, GPUS, SAMPLE
 from tests.tools import fake_nvml, need
 
 _SAMPLED = (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.sources.nvidia_gpus import START, SimulatedGpus, simulated_gpus
-from tests.stage import PATIENT, infos, warnings
+from tests.support.stage import PATIENT, infos, warnings
 from tests.tools.nvml import (
     ALL_LINKS,
     MIB,

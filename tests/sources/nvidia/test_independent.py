@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.children import PATIENCE, command, started
 from tests.sources.nvidia_gpus import Exported, SimulatedGpus, simulated_gpus
+from tests.support.children import PATIENCE, command, started
 from tests.tools import need, nvitop
 from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, t4, unified, vgpu, wsl
 
@@ -74,7 +74,7 @@ def both(folder: Path, *gpus: Gpu, lines: Mapping[str, Value] | None = None) -> 
     need(nvitop)
     with (
         simulated_gpus(folder, *gpus, lines=lines) as machine,
-        started(command("nvitop_gpus"), machine.fake.environment) as child,
+        started(command("machines/nvitop_gpus"), machine.fake.environment) as child,
     ):
         yield machine, Nvitop(child)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests import children
+from tests.support import children
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, geforce, h100, orin
 
@@ -49,15 +49,15 @@ USABLE = {
 
 
 def report(folder: Path, fake: FakeNvml, where: Environment, **env: str) -> dict[str, Any]:
-    """What a program reports there; see `tests/programs/nvidia_run.py`."""
+    """What a program reports there; see `tests/programs/machines/nvidia_run.py`."""
     scratch = folder / "scratch"
     scratch.mkdir()
     known = {name: text for name, text in fake.environment.items() if name != SETTING}
     if not where.in_path:
         del known["LD_LIBRARY_PATH"]
     settings = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
-    line = children.command("nvidia_machine", scratch, json.dumps(where.files), fake.path)
-    with children.started([*line, *children.command("nvidia_run")], {**settings, **known, **env}) as child:
+    line = children.command("machines/nvidia_machine", scratch, json.dumps(where.files), fake.path)
+    with children.started([*line, *children.command("machines/nvidia_run")], {**settings, **known, **env}) as child:
         out, err = child.communicate("{}\n", timeout=children.PATIENCE)
     if child.returncode == 77:
         pytest.skip(f"namespaces are not allowed here: {out.strip()}")

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
-from tests import children
-from tests.programs.journal import Export, exports, parsed
 from tests.sources.nvidia_gpus import OUTERMOST
+from tests.support import children
+from tests.support.journal import Export, exports, parsed
+from tests.support.waiting import wait_for
 from tests.tools import Missing, fake_nvml, need, nvitop
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, moving, refused
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 
@@ -42,7 +42,7 @@ def ran(
     Args:
         before: Called with its pid before the first case.
     """
-    with children.started(children.command("nvidia_run"), {**GPU_ONLY, **env}) as child:
+    with children.started(children.command("machines/nvidia_run"), {**GPU_ONLY, **env}) as child:
         before(child.pid)
         out, err = child.communicate("".join(f"{json.dumps(case)}\n" for case in cases), timeout=children.PATIENCE)
     assert (child.returncode, err) == (0, "")
@@ -311,7 +311,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
             env = {**fake.environment, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
             if library is not None:
                 env["OTEL_PYTHON_HARDWARE_NVML"] = str(library)
-            child = stack.enter_context(children.started(children.command("nvidia_journal", journal, every), env))
+            child = stack.enter_context(
+                children.started(children.command("machines/nvidia_journal", journal, every), env)
+            )
             return Program(fake, child, journal)
 
         yield start
@@ -459,7 +461,7 @@ def contained(
     """
     folder.mkdir()
     line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *flags, "sh", "-c", CONTAINER, "sh", str(folder)]
-    program = children.command("nvidia_container", holder, "/dev/nvidia-uvm")
+    program = children.command("machines/nvidia_container", holder, "/dev/nvidia-uvm")
     with children.started([*line, *program], {**GPU_ONLY, **fake.environment}) as child:
         assert child.stdout is not None
         inside = json.loads(child.stdout.readline() or "[]")
@@ -584,7 +586,7 @@ def test_spans_in_a_container_have_the_energy_of_the_visible_gpus(
     line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     (tmp_path / "dev").mkdir()
     line += ["sh", "-c", CONTAINER, "sh", str(tmp_path / "dev")]
-    program = children.command("hidden_spans", mode, *(["/dev/nvidia-uvm"] if holds else []))
+    program = children.command("spans/hidden_spans", mode, *(["/dev/nvidia-uvm"] if holds else []))
     env = {"OTEL_METRICS_EXPORTER": "none", "CUDA_VISIBLE_DEVICES": cuda, **fake.environment}
     outcome = children.run([*line, *program], env)
     assert outcome.returncode == 0, outcome.stderr

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.samples import samples
-from tests.stage import PATIENT
+from tests.support.samples import samples
+from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed

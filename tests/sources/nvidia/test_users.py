@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.children import started
 from tests.sources.nvidia_gpus import simulated_gpus
+from tests.support.children import started
 from tests.tools.nvml import MIB, NOT_AVAILABLE, geforce, h100, listed, mig, refused
 
 ME = os.getpid()

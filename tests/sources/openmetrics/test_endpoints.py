@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests import children
-from tests.stage import warnings
+from tests.support import children
+from tests.support.stage import warnings
 from tests.tools import ROOT
 
 from opentelemetry.instrumentation.hardware.endpoints import (
@@ -186,7 +186,7 @@ def test_endpoints_from_declarative_configuration(tmp_path: Path) -> None:
     file = tmp_path / "otel.yaml"
     file.write_text(json.dumps(content))
     env = {"OTEL_CONFIG_FILE": str(file), "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS}
-    outcome = children.run(children.instrumented("configured"), env)
+    outcome = children.run(children.instrumented("applications/configured"), env)
     assert outcome.returncode == 0, outcome.stderr
     printed = outcome.stdout[outcome.stdout.index("{") :]
     assert json.JSONDecoder().raw_decode(printed)[0]["openmetrics"][1] == {

@@ -19,12 +19,12 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.metrics.export import Gauge as GaugeData
-from tests import children
 from tests.sources.pages import ALL, OPENMETRICS, dcgm
 from tests.sources.reading import known, numbers
-from tests.stage import warnings
-from tests.waiting import wait_for
-from tests.web import Web, page
+from tests.support import children
+from tests.support.stage import warnings
+from tests.support.waiting import wait_for
+from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware import catalog as c

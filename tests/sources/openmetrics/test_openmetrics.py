@@ -13,12 +13,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests import children
 from tests.sources.pages import ALL, OPENMETRICS, VLLM
 from tests.sources.playing import Playing, playing
 from tests.sources.reading import opened
-from tests.stage import infos, warnings
-from tests.web import Web, page
+from tests.support import children
+from tests.support.stage import infos, warnings
+from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable

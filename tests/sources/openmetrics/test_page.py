@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
-from tests.stage import PATIENT
+from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.endpoints import (
     filters,

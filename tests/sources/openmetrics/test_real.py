@@ -19,13 +19,13 @@ from opentelemetry.sdk.resources import Resource
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram, Info, Summary, generate_latest
 from prometheus_client.exposition import start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
-from tests.samples import samples
 from tests.sources import pages
 from tests.sources.reading import known, numbers
+from tests.support.samples import samples
+from tests.support.web import Web, page
 from tests.tools import need, otelcol, program
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import NodeExporter, Prometheus, get, wait
-from tests.web import Web, page
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.endpoints import TOTAL

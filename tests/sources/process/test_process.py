@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.children import command, in_pid_namespace, run, started
 from tests.sources.machines import STRANGER, foreign, metal, tree
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
-from tests.waiting import wait_for
+from tests.support.children import command, in_pid_namespace, run, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value
@@ -358,7 +358,7 @@ def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
 
 def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
     """As the kernel counts them: most of these workers begin and end between two walks."""
-    with started(command("churn")) as program, opened("process", pid=program.pid) as source:
+    with started(command("processes/churn")) as program, opened("process", pid=program.pid) as source:
         assert program.stdin is not None
         assert program.stdout is not None
         spent, ours = [], []
@@ -373,7 +373,7 @@ def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
 
 
 def test_tree_cpu_time_is_not_that_of_an_earlier_process_with_the_same_pid() -> None:
-    answer = run([*in_pid_namespace("--mount-proc"), *command("reused")])
+    answer = run([*in_pid_namespace("--mount-proc"), *command("processes/reused")])
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert len({*found["pids"]}) == 1, "precondition: the PID is used again"
@@ -423,7 +423,7 @@ def test_children_without_proc_files_are_left_out() -> None:
 
 def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     line = in_pid_namespace()
-    answer = run([*line, *command("pid_namespace")])
+    answer = run([*line, *command("processes/pid_namespace")])
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
     assert found["another"], "precondition: in /proc, our pid is another process"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.children import command, run
+from tests.support.children import command, run
 from tests.tools.tpu import busy, serving
 
 COUNT = 24
@@ -36,7 +36,7 @@ def place(how: str) -> Iterator[str]:
 def test_fork_during_a_grpc_call_leaves_children_working(how: str) -> None:
     wanted = "hw.npu.info" if how == "serves" else ""
     with place(how) as address:
-        line = command("tpu_storm", address, wanted, COUNT, 60, 0.1 if how == "hangs" else 0.5)
+        line = command("machines/tpu_storm", address, wanted, COUNT, 60, 0.1 if how == "hangs" else 0.5)
         outcome = run(line, {"GRPC_ENABLE_FORK_SUPPORT": "1"})
     assert outcome.returncode == 0, outcome.stderr
     assert json.loads(outcome.stdout) == {"outcomes": [0] * COUNT, "loaded": False}

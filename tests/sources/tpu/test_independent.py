@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import children
-from tests.samples import samples
 from tests.sources.reading import all_of, opened, series_of
 from tests.sources.tpus import bus
 from tests.sources.tree import Fabricated, Tree
+from tests.support import children
+from tests.support.samples import samples
 from tests.tools.tpu import SERVED, FakeTpu, distribution, doubles, integers, queues, serving
 from tpu_info import device, metrics
 
@@ -170,11 +170,11 @@ def test_wandb_quantiles_equal_those_of_tpu_info() -> None:
 
 @pytest.fixture(scope="module")
 def machine() -> Any:
-    """The output of tpu-info and otel-hardware on the simulated machine of `programs/tpu_machine.py`."""
+    """The output of tpu-info and otel-hardware on the simulated machine of `programs/machines/tpu_machine.py`."""
     if sys.platform != "linux":
         pytest.skip("namespaces are Linux's")
     done = subprocess.run(
-        children.command("tpu_machine"),
+        children.command("machines/tpu_machine"),
         env=children.environment(),
         capture_output=True,
         text=True,

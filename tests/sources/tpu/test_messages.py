@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.stage import PATIENT
+from tests.support.stage import PATIENT
 from tests.tools.tpu import distribution, doubles, pb
 
 from opentelemetry.instrumentation.hardware.sources.tpu import messages

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.samples import samples
-from tests.stage import PATIENT
+from tests.support.samples import samples
+from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
 

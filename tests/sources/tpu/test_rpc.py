@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.children import descriptors
-from tests.sink import Sink
+from tests.support.children import descriptors
+from tests.support.sink import Sink
 from tests.tools import need, otelcol
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses

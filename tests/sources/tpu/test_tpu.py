@@ -10,10 +10,11 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.children import command, run
 from tests.sources.reading import all_of, often, opened, series_of
 from tests.sources.tpus import HERE, Bus, Cloud, Cloudless, bus, busy_answers, by_id, open_source, python
 from tests.sources.tree import Fabricated
+from tests.support.children import command, run
+from tests.support.waiting import wait_for
 from tests.tools.daemon import free_addresses
 from tests.tools.tpu import (
     Code,
@@ -27,7 +28,6 @@ from tests.tools.tpu import (
     queues,
     serving,
 )
-from tests.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc
@@ -430,13 +430,13 @@ def test_missing_grpcio_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatc
 
 
 def test_absent_tpu_imports_no_tpu_module() -> None:
-    done = run(command("tpu_absent"))
+    done = run(command("machines/tpu_absent"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"state": "absent", "imported": []}
 
 
 def test_reading_threads_import_nothing() -> None:
     with serving(busy()) as tpu:
-        done = run(command("tpu_present"), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
+        done = run(command("machines/tpu_present"), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"values": [0.0, 0.75], "imported": []}

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.samples import samples
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import count, open_source
 from tests.sources.npus import (
@@ -26,7 +25,8 @@ from tests.sources.npus import (
 )
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Speaking
-from tests.stage import PATIENT
+from tests.support.samples import samples
+from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import open_source, reports_of
 from tests.sources.npus import (
@@ -24,6 +23,7 @@ from tests.sources.npus import (
     runtime,
 )
 from tests.sources.reading import all_of, often, series_of
+from tests.support.children import PROGRAMS
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
@@ -176,7 +176,7 @@ def test_broken_neuron_sysfs_gives_no_values() -> None:
 def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None:
     """The source reads a real tree, mounted in the driver's place, under strace."""
     trace = tmp_path / "trace"
-    script = PROGRAMS / "neuron_files.py"
+    script = PROGRAMS / "tools/neuron_files.py"
     try:
         done = subprocess.run(
             [

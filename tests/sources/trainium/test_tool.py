@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.children import PROGRAMS, command, lives, run, started
 from tests.sources.neuron import open_source, reports_of
 from tests.sources.npus import HOST, TRN1, Npus, report, runtime
 from tests.sources.playing import Ahead, Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
-from tests.waiting import wait_for
+from tests.support.children import PROGRAMS, command, lives, run, started
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
@@ -46,7 +46,7 @@ class Tool:
     def __init__(self, folder: Path, *reports: Mapping[str, Any], **how: object) -> None:
         self.folder = folder
         path = folder / "neuron-monitor"
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "neuron_monitor.py"} {folder} "$@"\n')
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "tools/neuron_monitor.py"} {folder} "$@"\n')
         path.chmod(0o755)
         (folder / "reports").write_text("".join(json.dumps(each) + "\n" for each in reports))
         (folder / "how").write_text(json.dumps({"faster": 50, **how}))
@@ -210,7 +210,7 @@ def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) 
 @linux
 def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
-    with started(command("neuron_reads", tool.settings["neuron_monitor"])) as child:
+    with started(command("tools/neuron_reads", tool.settings["neuron_monitor"])) as child:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "read"
         pid = tool.runs[0]["pid"]

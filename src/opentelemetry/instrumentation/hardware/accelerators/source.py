@@ -1,6 +1,6 @@
 """AcceleratorSource: the common part of the sources of all vendors.
 
-``docs/development.md`` lists the files of a vendor. Its ``__init__.py`` has a subclass::
+``docs/dev/development.md`` lists the files of a vendor. Its ``__init__.py`` has a subclass::
 
     class Acme(AcceleratorSource):
         name = "acme"

@@ -1,1 +1,0 @@
-"""Real frameworks with and without this package, and the spans that arrive: `python -m tests.frameworks`."""

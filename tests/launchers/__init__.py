@@ -1,1 +1,0 @@
-"""Real launchers under ``opentelemetry-instrument``, into a real Collector: `python -m tests.launchers`."""

@@ -1,6 +1,0 @@
-"""A rank: it works until the end of the case."""
-
-from tests.launchers.apps.role import present, wait
-
-present("rank")
-wait()

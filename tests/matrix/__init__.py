@@ -1,1 +1,0 @@
-"""Programs in faulty surroundings, with and without this package: `python -m tests.matrix`."""

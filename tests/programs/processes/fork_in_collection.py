@@ -1,0 +1,78 @@
+"""A program without metrics of its own that forks while the SDK holds a lock of its collection, once for each lock.
+
+Each child starts again, and collects. Prints the name of each lock with the status of the child, or "hung".
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.programs.processes.fork_in_export import status
+from tests.support.traces import until
+
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+METRIC = "process.memory.usage"
+
+OLD = "_instrument_id_instrument_lock"
+"""The lock of registration in SDK 1.39."""
+
+
+def names() -> set[str]:
+    data = reader.get_metrics_data()
+    scopes = data.resource_metrics[0].scope_metrics if data else ()
+    return {metric.name for scope in scopes for metric in scope.metrics}
+
+
+def owners() -> dict[str, Any]:
+    """The SDK's objects with a lock that one of its threads, or of ours, may hold at any time."""
+    storage = provider._measurement_consumer._reader_storages[reader]
+    match = next(
+        match
+        for instrument, matches in storage._instrument_view_instrument_matches.items()
+        for match in matches
+        if instrument.name == METRIC
+    )
+    meter = next(meter for scope, meter in provider._meters.items() if scope.name.endswith("hardware"))
+    aggregation = next(iter(match._attributes_aggregation.values()))
+    return {"storage": storage, "match": match, "aggregation": aggregation, "registration": meter}
+
+
+def hold(lock: Any, held: threading.Event, ended: threading.Event) -> None:
+    """Hold a lock as a thread does in the middle of its work."""
+    with lock:
+        held.set()
+        ended.wait(60)
+
+
+def fork_while_locked(owner: Any) -> object:
+    """Return the status of a child that is forked while the lock of one of the owners is held."""
+    held, ended = threading.Event(), threading.Event()
+    name = next(name for name in ("_lock", "_instrument_registration_lock", OLD) if hasattr(owner, name))
+    thread = threading.Thread(target=hold, args=(getattr(owner, name), held, ended))
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        HardwareInstrumentor().instrument(meter_provider=provider)
+        owners()["registration"].create_counter("other").add(1)
+        until(lambda: METRIC in names(), METRIC)
+        os._exit(3)
+    try:
+        return status(child)
+    finally:
+        ended.set()
+        thread.join()
+
+
+if __name__ == "__main__":
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    HardwareInstrumentor().instrument(meter_provider=provider)
+    until(lambda: METRIC in names(), METRIC)
+    for lock, owner in owners().items():
+        print(lock, fork_while_locked(owner))

@@ -1,0 +1,1 @@
+"""Real launchers under ``opentelemetry-instrument``, into a real Collector: `python -m tests.slow.launchers`."""
