@@ -58,7 +58,7 @@ def commands() -> dict[str, ModuleType]:
     ``add_arguments(parser)``; and ``run(arguments)``, which returns the exit status. It raises Mistake if the user has
     to change something; that sentence is printed instead of a traceback.
     """
-    from opentelemetry.instrumentation.hardware.cli import doctor, free, metrics, record, run, snapshot, top, why
+    from opentelemetry.instrumentation.hardware.cli import doctor, free, mcp, metrics, record, run, snapshot, top, why
 
     return {
         "top": top,
@@ -69,6 +69,7 @@ def commands() -> dict[str, ModuleType]:
         "free": free,
         "metrics": metrics,
         "record": record,
+        "mcp": mcp,
     }
 
 
