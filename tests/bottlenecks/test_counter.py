@@ -10,7 +10,14 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.bottlenecks.trial import opened
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.catalog import GPU_BOTTLENECK, HW_GPU_BOTTLENECK_TIME, HW_ID
+from opentelemetry.instrumentation.hardware.catalog import (
+    BOTTLENECK_EVENT,
+    EVENTS,
+    GPU_BOTTLENECK,
+    HW_GPU_BOTTLENECK_TIME,
+    HW_ID,
+)
+from opentelemetry.instrumentation.hardware.model import Event
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 
 STEP = 15.0
@@ -44,6 +51,22 @@ def test_bottleneck_has_its_time() -> None:
     *_, last = totals("1xH100:storage", 300.0)
     assert last["0", "storage"] >= 240.0
     assert set(last) == {("0", "storage"), ("0", "unknown")}, "unknown in the first 40 s"
+
+
+def test_beginning_and_end_of_a_bottleneck_are_events() -> None:
+    found: list[Event] = []
+    with opened("1xH100:storage") as (clock, session):
+        session.on_event = found.append
+        reader = Reader()
+        for _ in range(20):
+            clock.now += STEP
+            session.read_now(0.0)
+            session.collect(reader)
+        (event,) = found
+    assert (event.name, event.is_error) == (BOTTLENECK_EVENT, False)
+    assert event.body == "GPU 0 simulated: storage: the host waits for disks"
+    assert event.attributes[GPU_BOTTLENECK] == "storage"
+    assert event.attributes.keys() <= {*EVENTS[BOTTLENECK_EVENT][1]}
 
 
 @pytest.mark.parametrize("detail", [[], ["bottlenecks"]])

@@ -1,14 +1,24 @@
-"""BottleneckTime: the seconds of each verdict, as a metric."""
+"""BottleneckTime: the seconds of each verdict as a metric, and an event when it changes."""
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge
+from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import signals
-from opentelemetry.instrumentation.hardware.catalog import GPU_BOTTLENECK, HW_GPU_BOTTLENECK_TIME, HW_ID, HW_NAME
-from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Snapshot, Values
+from opentelemetry.instrumentation.hardware.catalog import (
+    BOTTLENECK_EVENT,
+    FAULT_REMEDY,
+    GPU_BOTTLENECK,
+    HW_GPU_BOTTLENECK_TIME,
+    HW_ID,
+    HW_NAME,
+    HW_TYPE,
+)
+from opentelemetry.instrumentation.hardware.model import Attributes, Event, Metric, Number, Series, Snapshot, Values
 
 
 class Total(Protocol):
@@ -22,6 +32,9 @@ class BottleneckTime:
 
     Args:
         resume: Returns the counter of a series.
+
+    Attributes:
+        events: Changes of verdicts. They are emitted by another thread: nothing may wait in a collection.
     """
 
     def __init__(self, resume: Callable[[Series], Total]) -> None:
@@ -30,6 +43,8 @@ class BottleneckTime:
         self._before: tuple[float, Snapshot] | None = None
         self._totals: dict[Series, Total] = {}
         self._names: dict[str, str] = {}
+        self._last: dict[str, Verdict] = {}
+        self.events: deque[Event] = deque()
 
     def add(self, now: float, snapshot: Snapshot, is_limited: bool) -> Values:
         """Add the time since the last call, and return the seconds of each verdict.
@@ -53,11 +68,9 @@ class BottleneckTime:
                 }
             verdicts = self._judge.verdicts()
             for device in found:
-                attributes: Attributes = {
-                    HW_ID: device,
-                    HW_NAME: self._names.get(device, device),
-                    GPU_BOTTLENECK: verdicts[device].name,
-                }
+                verdict, name = verdicts[device], self._names.get(device, device)
+                self._note_change(device, name, verdict)
+                attributes: Attributes = {HW_ID: device, HW_NAME: name, GPU_BOTTLENECK: verdict.name}
                 series = Series(HW_GPU_BOTTLENECK_TIME, attributes)
                 total = self._totals.get(series)
                 if total is None:
@@ -65,3 +78,20 @@ class BottleneckTime:
                 total.total += now - begin
         self._before = (now, snapshot)
         return {HW_GPU_BOTTLENECK_TIME: [(each.total, series.attributes) for series, each in self._totals.items()]}
+
+    def _note_change(self, device: str, name: str, verdict: Verdict) -> None:
+        """Add an event if a bottleneck begins, ends or becomes another one."""
+        before = self._last.get(device)
+        self._last[device] = verdict
+        if before is None:
+            has_changed = verdict.is_bottleneck
+        else:
+            has_changed = verdict.name != before.name and (verdict.is_bottleneck or before.is_bottleneck)
+        if not has_changed:
+            return
+        after = f", after {before.name}" if before is not None and before.is_bottleneck else ""
+        attributes: Attributes = {HW_ID: device, HW_NAME: name, HW_TYPE: "gpu", GPU_BOTTLENECK: verdict.name}
+        if verdict.advice:
+            attributes = {**attributes, FAULT_REMEDY: verdict.advice}
+        body = f"{name}: {verdict.name}: {verdict.meaning}{after}"
+        self.events.append(Event(time.time_ns(), BOTTLENECK_EVENT, verdict.name == "failed", body, attributes))

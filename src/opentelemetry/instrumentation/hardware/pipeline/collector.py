@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.bottlenecks.counter import BottleneckTime
@@ -17,7 +18,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SOURCE_UP,
     SPANS_ENERGY_UNATTRIBUTED,
 )
-from opentelemetry.instrumentation.hardware.model import Metric, Problem, Series, Snapshot, Values
+from opentelemetry.instrumentation.hardware.model import Event, Metric, Problem, Series, Snapshot, Values
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator, Totals
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
@@ -108,6 +109,12 @@ class Collector:
         ended = [runner.cpu_time for runner in self.runners if runner not in runners]
         self.runners = runners
         self._cpu_time_before += sum(ended)
+
+    def events(self) -> Iterator[Event]:
+        """Yield the changes of bottlenecks since the last call."""
+        with suppress(IndexError):  # all of our threads call it
+            while self._bottlenecks is not None:
+                yield self._bottlenecks.events.popleft()
 
     def metrics(self) -> dict[Metric, None]:
         """Return the wanted metrics of the sources, and ours; the same object until they change."""

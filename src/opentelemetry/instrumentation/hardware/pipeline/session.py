@@ -277,6 +277,8 @@ class Session:
                 for thread in self.threads
                 if any(isinstance(each, SourceRunner) and each.reads_for_each_span for each in thread.runners)
             )
+        for event in self.collector.events():
+            self.on_event(event)
         try:
             self.on_reading()
         except Exception:
