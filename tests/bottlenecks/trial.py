@@ -14,8 +14,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from unittest.mock import patch
 
 from tests.support.stage import Clock
 
@@ -26,7 +24,6 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.simulator import machine as simulator
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HostLoad
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
@@ -104,22 +101,16 @@ def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> I
     spec = Spec.parse(text)
     machine = Machine(spec, clock)
 
-    class Quiet(SimulatedDrivers):
-        def __init__(self) -> None:
-            super(SimulatedDrivers, self).__init__()
-            self._host: Any = (
-                LocalFiles() if pid else SimulatedHost(host or spec.host or HostLoad(), machine.now, os.getpid())
-            )
-
+    held_back = SimulatedHost(host or spec.host or HostLoad(), machine.now, os.getpid())
+    drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back)
     settings = {"sources": ["nvidia", "host", "process", "container"], "detail": ["bottlenecks"]}
     config = Config.read({"simulate": text, "preset": "all", **settings}, {})
-    with patch.object(simulator, "machine", lambda spec, speed: machine):
-        session = Reading(config, pid, STEP, lambda name: Quiet(), {}, clock)
-        session.has_started = True
-        try:
-            yield clock, session
-        finally:
-            session.close()
+    session = Reading(config, pid, STEP, lambda name: drivers, {}, clock)
+    session.has_started = True
+    try:
+        yield clock, session
+    finally:
+        session.close()
 
 
 @contextmanager

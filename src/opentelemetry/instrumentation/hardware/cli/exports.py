@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -187,7 +187,17 @@ def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) ->
         report: Prints a sentence.
     """
     exporters = [exporter_of(reader) for reader in readers(provider)]
-    found = [Exports(each, _name(each, url), report) for each in exporters if each is not None]
+    with listened([each for each in exporters if each is not None], url, report) as found:
+        try:
+            yield found
+        finally:
+            limit_messages(provider, 0)
+
+
+@contextmanager
+def listened(exporters: Sequence[MetricExporter], url: str, report: Callable[[str], None]) -> Iterator[list[Exports]]:
+    """Watch exporters during the block, in which they log nothing themselves."""
+    found = [Exports(each, _name(each, url), report) for each in exporters]
 
     class Log(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -201,7 +211,6 @@ def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) ->
     try:
         yield found
     finally:
-        limit_messages(provider, 0)
         logger.removeHandler(handler)
         logger.propagate = propagate
 

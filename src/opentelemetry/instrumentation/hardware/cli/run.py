@@ -12,10 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.agent import BEAT
-from opentelemetry.instrumentation.hardware.cli import otlp, program, settings, top
+from opentelemetry.instrumentation.hardware.cli import fleet, otlp, program, settings, top
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
-from opentelemetry.instrumentation.hardware.cli.settings import seconds
+from opentelemetry.instrumentation.hardware.cli.settings import duration, seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
 from opentelemetry.instrumentation.hardware.settings import export_interval
 
@@ -34,6 +34,7 @@ examples:
   otel-hardware run -- python train.py   with the resources that the program uses
   otel-hardware run --attach 4711        with those of a running process
   OTEL_METRICS_EXPORTER=console otel-hardware run --duration 20
+  otel-hardware run --simulate 8xH100 --hosts 50 --backfill 1h   a fleet that does not exist
 
 OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_METRICS_EXPORTER and the other variables of the SDK configure export. It is retried
 until a Collector accepts it.
@@ -67,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time between two exports; default: 15",
     )
-    parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="stop after this time")
+    parser.add_argument("--duration", type=duration, metavar="SECONDS", help="stop after this time")
     parser.add_argument(
         "--attach",
         type=settings.count,
@@ -77,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)  # that process has started this one
     parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
     parser.add_argument("--console", action="store_true", help="also show the live view of 'otel-hardware top'")
+    fleet.add_arguments(parser)
     settings.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help=argparse.SUPPRESS)
 
@@ -84,6 +86,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Export until the program or the duration ends."""
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
+    if fleet.is_wanted(arguments):
+        for other, given in {
+            "a program": command,
+            "--attach": arguments.attach is not None,
+            "--console": arguments.console,
+        }.items():
+            if given:
+                raise Mistake(f"--hosts, --scenarios and --backfill cannot be used with {other}")
+        with Signals(ENDING, even_ignored=True) as signals:
+            return fleet.run(arguments, signals)
     if arguments.attach is not None:
         for other, given in {
             "a program": command,

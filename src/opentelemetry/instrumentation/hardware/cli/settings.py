@@ -112,12 +112,17 @@ def config(arguments: argparse.Namespace) -> Config:
 def seconds(text: str) -> float:
     """The value of a flag in seconds."""
     try:
-        value = float(text.removesuffix("s"))
+        value = float(text.rstrip("smhd")) * {"m": 60.0, "h": 3600.0, "d": 86400.0}.get(text[-1:], 1.0)
     except ValueError:
         value = -1.0
     if not 0 < value <= 86400 * 366:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, such as 15 or 0.5")
     return value
+
+
+def duration(text: str) -> float:
+    """The value of a flag in seconds, which may be 0."""
+    return 0.0 if text in ("0", "0s") else seconds(text)
 
 
 def count(text: str) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.simulator.machine import Spec, machine
+from opentelemetry.instrumentation.hardware.simulator.machine import Machine
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HostLoad
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles, Usage
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, LocalFiles, Usage
 
 _TICKS: Final = 100
 """Ticks per second of the times in ``/proc``."""
@@ -21,6 +21,18 @@ _MOUNT: Final = b"9999 1 0:9999 / %b rw - cgroup2 cgroup2 rw\n" % _GROUP.encode(
 
 _PERIOD: Final = 0.1
 """Seconds of a period of a CPU quota."""
+
+PROGRAM: Final = 4242
+"""The program that holds the GPUs of a simulated server."""
+
+_USER: Final = 70001
+"""Its user, whom no real machine should know."""
+
+_TRAFFIC: Final = 20e6
+"""Bytes per second that it sends; it receives, and reads from the disk, twice as many."""
+
+_UPTIME: Final = 40 * 86400.0
+"""Seconds for which a simulated server has run at the start."""
 
 
 class SimulatedHost(LocalFiles):
@@ -40,6 +52,10 @@ class SimulatedHost(LocalFiles):
         self._first: dict[str, bytes] = {}
         self._boot = super().uptime() - elapsed()
 
+    def _real(self, path: str) -> bytes:
+        """Return the content of a file of the real host."""
+        return super().read(path)
+
     def read(self, path: str) -> bytes:
         folder, _, name = path.rpartition("/")
         if folder == "/proc/pressure" and (name, "some") in self._load.stalls:
@@ -48,7 +64,7 @@ class SimulatedHost(LocalFiles):
             return self._group(name)
         if folder in self._processes and self._load.quota and name == "cgroup":
             return b"0::/\n"
-        content = super().read(path)
+        content = self._real(path)
         if path == "/proc/stat":
             return self._stat(self._first.setdefault(path, content))
         if name == "mountinfo" and self._load.quota:
@@ -112,19 +128,99 @@ class SimulatedHost(LocalFiles):
         return start + end + b" ".join(columns)
 
 
-class SimulatedDrivers(Drivers):
-    """The drivers of a machine whose host is simulated.
+class SimulatedServer(SimulatedHost):
+    """The same without anything of the real host, for one that is simulated beside others.
+
+    A server with eight CPUs and 128 GiB for each GPU. Its GPUs are held by a job of SLURM.
 
     Args:
-        spec: What to simulate.
-        speed: Simulated seconds per second.
-        pid: The program.
+        load: What happens on the host.
+        elapsed: Returns simulated seconds since the start.
+        gpus: Number of GPUs.
+        job: The job.
     """
 
-    def __init__(self, spec: Spec, speed: float | None, pid: int) -> None:
-        super().__init__()
-        self._host = SimulatedHost(spec.host or HostLoad(), machine(spec, speed).now, pid)
+    def __init__(self, load: HostLoad, elapsed: Callable[[], float], gpus: int, job: int) -> None:
+        super().__init__(load, elapsed, PROGRAM)
+        self._boot = _UPTIME
+        self._cpus = 8 * gpus
+        stalls = ("cpu", "memory", "io")
+        total, used = 128 * gpus << 20, 40 * gpus << 20  # KiB
+        self._content = {
+            "/proc/stat": b"".join(b"cpu%d 0 0 0 0 0 0 0 0 0 0\n" % cpu for cpu in range(self._cpus)),
+            "/proc/meminfo": b"MemTotal: %d kB\nMemFree: %d kB\nMemAvailable: %d kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+            % (total, total - used, total - used),
+            "/proc/vmstat": b"pgmajfault 0\noom_kill 0\n",
+            "/proc/self/mountinfo": b"22 1 259:2 / / rw,relatime - ext4 /dev/nvme0n1p2 rw\n",
+            "/proc/filesystems": b"\text4\n",
+            f"/proc/{PROGRAM}/cgroup": b"0::/system.slice/slurmstepd.scope/job_%d/step_0/user/task_0\n" % job,
+            f"/proc/{PROGRAM}/status": b"Uid:\t%d\t%d\t%d\t%d\n" % (4 * (_USER,)),
+            **{f"/proc/pressure/{name}": b"some total=0\nfull total=0\n" for name in stalls},
+        }
 
-    def files(self) -> SimulatedHost:
+    def _real(self, path: str) -> bytes:
+        sent, received = int(_TRAFFIC * self._elapsed()), int(2 * _TRAFFIC * self._elapsed())
+        if path == "/proc/net/dev":
+            row = (
+                b"%d" % received,
+                b"%d" % (received >> 12),
+                *6 * (b"0",),
+                b"%d" % sent,
+                b"%d" % (sent >> 12),
+                *6 * (b"0",),
+            )
+            return b"Inter-|\n face |\n eth0: " + b" ".join(row) + b"\n"
+        if path == "/proc/diskstats":
+            blocks = received >> 9
+            busy = int(1000 * max(0.02, self._load.iowait) * self._elapsed())
+            return b"259 0 nvme0n1 %d 0 %d %d 0 0 0 0 0 %d %d\n" % (blocks >> 8, blocks, busy, busy, busy)
+        if path == "/proc/loadavg":
+            return b"%.2f 0 0 1/1 1\n" % (self._load.program + self._load.others * self._cpus)
+        if path not in self._content:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return self._content[path]
+
+    def names(self, path: str) -> Sequence[str]:
+        if path == "/sys/class/net":
+            return ["eth0"]
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    def exists(self, path: str) -> bool:
+        return path in ("/sys/class/net/eth0/device", "/sys/block/nvme0n1/device")
+
+    def link(self, path: str) -> str:
+        if path == "/proc/self/ns/pid":
+            return "pid:[4026531836]"  # that of the host
+        raise FileNotFoundError(2, "No such file or directory", path)
+
+    def space(self, path: str) -> FilesystemSpace:
+        total = 2 * 10**12
+        free = int(total * (1.0 - self._load.disk))
+        return FilesystemSpace(total, free, free)
+
+    def has_children(self) -> bool:
+        return False
+
+    def online(self) -> int:
+        return self._cpus
+
+    def uptime(self) -> float:
+        return self._boot + self._elapsed()
+
+
+class SimulatedDrivers(Drivers):
+    """The drivers of a simulated machine.
+
+    Args:
+        machine: Its GPUs.
+        host: Its files.
+    """
+
+    def __init__(self, machine: Machine, host: LocalFiles) -> None:
+        super().__init__()
+        self.machine = machine
+        self._host = host
+
+    def files(self) -> LocalFiles:
         """Return its files."""
         return self._host

@@ -200,9 +200,11 @@ class Session:
         simulated = self.config.simulate
         if simulated is None or simulated.host is None:
             return Drivers()
-        from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers
+        from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers, SimulatedHost
+        from opentelemetry.instrumentation.hardware.simulator.machine import machine
 
-        return SimulatedDrivers(simulated, self.config.simulate_speed, self._observed)
+        gpus = machine(simulated, self.config.simulate_speed)
+        return SimulatedDrivers(gpus, SimulatedHost(simulated.host, gpus.now, self._observed))
 
     def _claim_of(self, found: FoundSource) -> Callable[[Collection[str]], Collection[str]] | None:
         """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""

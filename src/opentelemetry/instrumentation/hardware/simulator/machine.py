@@ -75,6 +75,7 @@ class Gpu:
     """A simulated GPU.
 
     Attributes:
+        seed: The seed of its noise, which its UUID contains.
         load: What the program does now.
         clock: Its clock as a share of the highest.
         power: Watts.
@@ -86,12 +87,14 @@ class Gpu:
         linked: Bytes over NVLink since the start, in each direction.
         work: Seconds since the start, times the share of SMs, tensor cores, memory bandwidth and time in use.
         samples: Times and shares of utilization of the last steps.
+        powers: Watts in the steps of the last second.
         xids: Critical events since the start.
     """
 
     def __init__(self, card: Card, index: int, count: int, scenario: Scenario, seed: int) -> None:
         self.card = card
         self.index = index
+        self.seed = seed
         self.load = Load()
         self.clock = 0.2
         load = scenario(0.0, index, count)
@@ -102,6 +105,7 @@ class Gpu:
         self.reason = ""
         self.work = {"sm": 0.0, "tensor": 0.0, "dram": 0.0, "busy": 0.0}
         self.samples: deque[tuple[float, float]] = deque(maxlen=_SAMPLES)
+        self.powers: deque[float] = deque([card.idle], maxlen=round(1.0 / STEP))
         self.xids: list[int] = []
         self._count = count
         self._scenario = scenario
@@ -141,6 +145,7 @@ class Gpu:
         self.clock = (allowed / wanted) ** (1 / _DYNAMIC) if busy and wanted else _SLOWEST
         self.power = card.idle + allowed
         self.temperature += (load.air + card.heat * self.power - self.temperature) * STEP / _COOLING
+        self.powers.append(self.power)
         self.energy += self.power * STEP
         if self.reason:
             self.throttled[self.reason] += STEP

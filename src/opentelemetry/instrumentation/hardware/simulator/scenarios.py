@@ -48,6 +48,7 @@ class HostLoad(NamedTuple):
         quota: CPUs that the control group of the program may use; 0: no limit.
         throttled: The share of the periods in which that limit acts.
         stalls: The share of time in which some or all programs wait, by resource and kind.
+        disk: The share of the file system that is full, on a simulated server.
     """
 
     program: float = 0.2
@@ -56,6 +57,7 @@ class HostLoad(NamedTuple):
     quota: float = 0.0
     throttled: float = 0.0
     stalls: Mapping[tuple[str, str], float] = MappingProxyType({})
+    disk: float = 0.4
 
     def busy(self, cpu: int, cpus: int) -> float:
         """Return the share of time in which a CPU works, of so many: the program uses the first ones."""

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, cast
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -236,9 +237,18 @@ def _library(context: SourceContext) -> n.Nvml:
     config = context.config
     if config.simulate is None:
         return n.Nvml(setting_path(config.nvml))
+    from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers
     from opentelemetry.instrumentation.hardware.simulator.machine import machine
     from opentelemetry.instrumentation.hardware.sources.nvidia.simulated import SimulatedNvml
 
-    _LOG.warning("%s: the NVIDIA GPUs are simulated: %s", config.name_of("simulate"), config.simulate)
-    simulated = machine(config.simulate, config.simulate_speed)
-    return cast("n.Nvml", SimulatedNvml(simulated, context.pid))
+    _warn(f"{config.name_of('simulate')}: the NVIDIA GPUs are simulated: {config.simulate}")
+    drivers = context.drivers
+    if isinstance(drivers, SimulatedDrivers):
+        return cast("n.Nvml", SimulatedNvml(drivers.machine, context.pid))
+    return cast("n.Nvml", SimulatedNvml(machine(config.simulate, config.simulate_speed), context.pid))
+
+
+@cache
+def _warn(text: str) -> None:
+    """Log once what is not real."""
+    _LOG.warning("%s", text)

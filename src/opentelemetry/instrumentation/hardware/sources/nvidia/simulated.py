@@ -209,7 +209,7 @@ def _of_card(gpu: Gpu) -> dict[str, Any]:
     generation, width = card.pcie
     answers = {
         "Name": card.model,
-        "UUID": f"GPU-51310000-{card.device:04x}-4000-8000-{gpu.index:012x}",
+        "UUID": f"GPU-{0x51310000 + gpu.seed:08x}-{card.device:04x}-4000-8000-{gpu.index:012x}",
         "Serial": "SIMULATED",
         "MinorNumber": gpu.index,
         "PciInfo": {"busId": f"00000000:{0x1A + gpu.index:02X}:00.0"},
@@ -237,7 +237,7 @@ def _of_card(gpu: Gpu) -> dict[str, Any]:
 
 
 def _of_state(gpu: Gpu) -> dict[str, Any]:
-    """Return the answers that follow from what it does now."""
+    """Return the answers that follow from what it does now. Up to Ampere's A100, power is no mean of a second."""
     card, load = gpu.card, gpu.load
     used, reserved = _used(gpu), _reserved(card)
     fan = max(30, min(100, round(2 * gpu.temperature - 60)))
@@ -245,7 +245,7 @@ def _of_state(gpu: Gpu) -> dict[str, Any]:
         "MemoryInfo": {"total": card.memory, "reserved": reserved, "used": used, "free": card.memory - reserved - used},
         "UtilizationRates": {"gpu": round(100 * load.busy), "memory": round(100 * load.dram)},
         "Temperature": round(gpu.temperature),
-        "PowerUsage": round(1000 * gpu.power),
+        "PowerUsage": round(1000 * (gpu.power if card.capability <= (8, 0) else sum(gpu.powers) / len(gpu.powers))),
         "CurrentClocksEventReasons": _REASONS.get(gpu.reason, 0 if load.busy else 1),
         "PerformanceState": 0 if load.memory else 8,
         "EncoderUtilization": [0, 167_000],
