@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
-from tests.children import run
-from tests.sink import Sink
+from tests.support.children import run
+from tests.support.sink import Sink
 
 CONSOLE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware", "run"]
 
