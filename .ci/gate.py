@@ -1,11 +1,11 @@
 """The gate: builds, checks and tests a clean checkout, and installs what it needs.
 
-    .ci/run              all steps
-    .ci/run style types  only these steps
-    .ci/run --list       what each step does
+    .ci/run                   all steps but fast
+    .ci/run style types fast  only these steps
+    .ci/run --list            what each step does
 
-All steps run, even if one fails. The exit status is 0 if all passed. GitHub Actions and pre-commit run the steps of
-this file, so that each command is written only once.
+Each step runs even if an earlier one failed. The exit status is 0 if all passed. GitHub Actions and pre-commit run
+the steps of this file, so that each command is written only once.
 """
 
 from __future__ import annotations
@@ -283,6 +283,11 @@ def test() -> None:
     run("bash", "-c", readme(r"-m pytest$"))
 
 
+def fast() -> None:
+    """Units, tables and captures; the step `test` runs them, too."""
+    run(development() / "python", "-m", "pytest", "-q", "-m", "fast")
+
+
 def oldest() -> None:
     """The suite on the built wheel, the oldest installed Python and the oldest dependencies."""
     suite("oldest", pythons()[0], *oldest_requirements())
@@ -320,6 +325,8 @@ STEPS: dict[str, Callable[[], None]] = {
     "oldest": oldest,
     "newest": newest,
 }
+ALONE: dict[str, Callable[[], None]] = {"fast": fast}
+"""Steps that run only on request."""
 
 
 def table(rows: list[tuple[str, float, str]]) -> str:
@@ -330,24 +337,25 @@ def table(rows: list[tuple[str, float, str]]) -> str:
 
 def main() -> int:
     """Run the steps on the command line, or all of them."""
+    steps = STEPS | ALONE
     parser = argparse.ArgumentParser(description="The gate: builds, checks and tests a clean checkout.")
-    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"one of {', '.join(STEPS)}; all by default")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"one of {', '.join(steps)}; default: all but fast")
     parser.add_argument("--list", action="store_true", help="print what each step does")
     arguments = parser.parse_args()
     if arguments.list:
-        for name, step in STEPS.items():
+        for name, step in steps.items():
             log(f"{name:<12}{step.__doc__}")
         return 0
-    unknown = [name for name in arguments.steps if name not in STEPS]
+    unknown = [name for name in arguments.steps if name not in steps]
     if unknown:
-        parser.error(f"unknown step: {', '.join(unknown)} (choose from {', '.join(STEPS)})")
+        parser.error(f"unknown step: {', '.join(unknown)} (choose from {', '.join(steps)})")
     rows = []
     interrupted = False
     for name in arguments.steps or STEPS:
-        log(f"\n== {name}: {STEPS[name].__doc__}")
+        log(f"\n== {name}: {steps[name].__doc__}")
         began = time.monotonic()
         try:
-            STEPS[name]()
+            steps[name]()
             result = "passed"
         except (StepError, OSError) as failure:
             result = f"FAILED: {failure}"
