@@ -51,7 +51,18 @@ FAST = {
 }
 """Folders and files with the fast part: units, tables and captures."""
 
-WHOLE = {"cost", "faults", "forks", "independent", "new_vendor", "presence", "programs", "real", "reporter"}
+WHOLE = {
+    "cost",
+    "faults",
+    "forks",
+    "independent",
+    "new_metric",
+    "new_vendor",
+    "presence",
+    "programs",
+    "real",
+    "reporter",
+}
 """What files in these folders are named after that run whole programs, other readers, or many readings."""
 
 
