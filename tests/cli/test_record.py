@@ -28,7 +28,8 @@ def _record(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, li
 @pytest.mark.parametrize("source", ["host", "filesystem", "process"])
 def test_recorded_capture_replays_into_metrics(source: str) -> None:
     status, lines, errors = _record(source, "--ticks", "2", "--interval", "0.01")
-    assert (status, errors) == (0, "")
+    assert status == 0
+    assert errors == "" or errors.startswith("otel-hardware: replaced: "), errors
     replay = Replay(lines)
     assert replay.header["capture"] == source
     assert replay.header["nature"] == "recorded"

@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, TypeAlias
 
 from opentelemetry.instrumentation.hardware.catalog import DEVICE
-from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--compare", metavar="FILE", help="name metrics that are missing since FILE, the JSON of an earlier run"
     )
+    replay.add_argument(parser)
     settings.add(parser)
 
 
@@ -85,10 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
     before = None if arguments.compare is None else _earlier(arguments.compare)
     with collected_logs() as messages:
         config = settings.config(arguments)
-        findings, series = _sources(config)
-    findings += _settings(arguments, config, messages)
-    findings += zero_code(os.environ)
-    findings += export(os.environ)
+        findings, series = _sources(config, arguments)
+    if arguments.replay is None:  # the rest is about this machine
+        findings += _settings(arguments, config, messages)
+        findings += zero_code(os.environ)
+        findings += export(os.environ)
     if before is not None:
         findings += _missing(before, series)
     findings = [finding._replace(text=redacted(finding.text), fix=redacted(finding.fix)) for finding in findings]
@@ -154,12 +156,16 @@ def _listed(names: Sequence[str]) -> str:
 # -- sources
 
 
-def _sources(config: Config) -> tuple[list[Finding], dict[str, dict[str, int]]]:
+def _sources(config: Config, arguments: argparse.Namespace) -> tuple[list[Finding], dict[str, dict[str, int]]]:
     """Return the findings about the sources, and the number of series of each metric by source."""
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.sources import discover
 
-    session = Session(config, environ={}, all_processes=True)
+    if arguments.replay is None:
+        session = Session(config, environ={}, all_processes=True)
+    else:
+        session = replay.ReplayedSession(arguments.replay, arguments)
+        config = session.config
     session.start()
     findings: list[Finding] = []
     series = {}

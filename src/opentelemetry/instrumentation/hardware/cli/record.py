@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import threading
 from contextlib import AbstractContextManager, nullcontext
@@ -14,6 +13,7 @@ from typing import TextIO
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.privacy import Mask
 from opentelemetry.instrumentation.hardware.drivers import Drivers, capture
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -30,8 +30,11 @@ Opens one source, reads it several times, and writes every call of its drivers a
 as lines of JSON: contents of the kernel's files, results of libraries, output of tools.
 
 Attach such a capture to a report about a wrong or missing value: it becomes a test of this
-package. For file systems, containers and processes it includes mounts and names of control groups.
-Check it before you publish it, and replace words with --hide.
+package. 'otel-hardware snapshot --replay FILE' shows it.
+
+Names of this host and of the user, serial numbers, UUIDs, addresses, home folders and command
+lines are replaced. Mounts and names of control groups are not: check them before you publish it,
+and replace words with --hide.
 
 examples:
   otel-hardware record host --output host.jsonl
@@ -41,10 +44,6 @@ examples:
 
 exit status: 0; 1 if the source is not available, which the capture then shows; 2 for wrong
 arguments or a file that cannot be written."""
-
-
-_ARGUMENTS = re.compile(r"(?<=<process_name>)([^<\s]*)\s[^<]*")
-"""nvidia-smi reports the command lines of processes. Their arguments may be secret, and are not needed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,13 +94,8 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
 
-    def mask(text: str) -> str:
-        text = _ARGUMENTS.sub(r"\1", text)
-        for word in arguments.hide:
-            text = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "x" * len(word), text)
-        return text
-
-    drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask)
+    mask = Mask(arguments.hide)
+    drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
     source = make(SourceContext(config, drivers, pid))
     try:
         source.open()
@@ -114,10 +108,16 @@ def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -
             output.flush()
     finally:
         source.close()
+        if mask.found:
+            say(f"replaced: {', '.join(f'{name} {count}' for name, count in mask.found.items())}")
 
 
 def _header(config: Config, pid: int) -> dict[str, object]:
     """Return the header of the capture: the settings and the PID, which a replay needs."""
     chosen = {setting.name: getattr(config, setting.name) for setting in fields(config)}
     given = {name: value for name, value in chosen.items() if value is not None and name not in _UNRELATED}
-    return ({"settings": given} if given else {}) | ({"pid": pid} if pid != os.getpid() else {})
+    simulated = {}
+    if config.simulate is not None:
+        given["simulate"] = config.simulate.text
+        simulated["nature"] = "simulated"
+    return simulated | ({"settings": given} if given else {}) | ({"pid": pid} if pid != os.getpid() else {})

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
@@ -72,6 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", action="store_true", help="redraw the table in place")
     parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N snapshots")
     parser.add_argument("--pid", metavar="PID", help="add the metrics of this process and its descendants")
+    replay.add_argument(parser)
     settings.add(parser)
 
 
@@ -83,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.every = _WATCH_INTERVAL
     if arguments.count and arguments.count > 1 and arguments.every is None:
         raise Mistake("--count needs --every, the seconds between two snapshots")
+    if arguments.replay is not None and arguments.format == "wandb":
+        raise Mistake("--replay cannot be used with --format wandb")
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
     if arguments.pid is None and "process" not in (config.sources or ()):
@@ -129,6 +132,8 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
     """Return a session that reports the host, even in a job that already has a reporter."""
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
+    if arguments.replay is not None:
+        return replay.ReplayedSession(arguments.replay, arguments)
     return Session(
         config, pid, arguments.every or arguments.window or 1.0, environ={}, all_processes=pid == os.getpid()
     )

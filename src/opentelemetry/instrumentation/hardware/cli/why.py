@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import LEAST, WINDOW, Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES, Condition
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import SIGNALS, signals
-from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.layout import wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -58,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--for", dest="seconds", metavar="SECONDS", type=seconds, default=WINDOW, help=text)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--list", action="store_true", help="print the rules with the sources of their thresholds")
+    replay.add_argument(parser)
     settings.add(parser)
 
 
@@ -74,15 +75,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise Mistake(f"--for: {arguments.seconds:g} s are too few; a verdict needs at least {LEAST:g}")
     config = settings.config(arguments).changed(preset="all")
     given = None if arguments.pid is None else settings.pid(arguments.pid)
-    pid = given if given is not None else _program(config)
-    names, verdicts = _watch(config, pid, arguments.seconds, arguments.format == "table")
+    pid = given if given is not None or arguments.replay is not None else _program(config)
+    names, verdicts = _watch(arguments, config, pid, arguments.seconds, arguments.format == "table")
     if arguments.format == "json":
         print(json.dumps([_as_json(names[device], each) for device, each in verdicts.items()], indent=2))
     else:
         width = max(40, shutil.get_terminal_size((100, 24)).columns)
         for device, each in verdicts.items():
             print("\n".join(_as_text(names[device], each, width)))
-        if pid is None:
+        if pid is None and arguments.replay is None:
             say("which program? Its CPU use was not looked at; --pid PID names it")
     if any(each.is_bottleneck for each in verdicts.values()):
         return _BOTTLENECK
@@ -97,9 +98,7 @@ def _session(config: Config, pid: int | None) -> Session:
 
     speed = config.simulate_speed or 1.0
     clock = time.monotonic if speed == 1.0 else lambda: speed * time.monotonic()
-    session = Session(config, pid, _STEP, environ={}, clock=clock, all_processes=pid is None)
-    session.start()
-    return session
+    return Session(config, pid, _STEP, environ={}, clock=clock, all_processes=pid is None)
 
 
 def _program(config: Config) -> int | None:
@@ -109,6 +108,7 @@ def _program(config: Config) -> int | None:
     if config.simulate:
         return os.getpid()
     session = _session(config.changed(sources=["nvidia", "amd"]), None)
+    session.start()
     try:
         session.read_now(_STEP)
         pids = {each.pid for each in holders(session, {}, lambda pids: {}) if each.pid}
@@ -118,13 +118,15 @@ def _program(config: Config) -> int | None:
 
 
 def _watch(
-    config: Config, pid: int | None, window: float, is_shown: bool
+    arguments: argparse.Namespace, config: Config, pid: int | None, window: float, is_shown: bool
 ) -> tuple[Mapping[str, str], dict[str, Verdict]]:
     """Return the name of each GPU, and its verdict after some seconds."""
     from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 
     speed = config.simulate_speed or 1.0
-    session, judge = _session(config, pid), Judge(min(window, WINDOW))
+    is_replayed, judge = arguments.replay is not None, Judge(min(window, WINDOW))
+    session = replay.ReplayedSession(arguments.replay, arguments) if is_replayed else _session(config, pid)
+    session.start()
     try:
         viewer = Viewer(session)
         view = viewer.collect()
@@ -132,13 +134,15 @@ def _watch(
         if not _observe(judge, session, view, session.clock(), _STEP):
             reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
             raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
-        if is_shown and sys.stderr.isatty():
+        if is_shown and not is_replayed and sys.stderr.isatty():
             say(f"watching for {duration(window / speed)}; Ctrl-C stops")
         start = before = session.clock()
         with interruptible():
             while before < start + window:
-                time.sleep(_STEP / speed)
+                time.sleep(0.0 if is_replayed else _STEP / speed)
                 view, now = viewer.collect(), session.clock()
+                if now == before:  # the recording has ended
+                    break
                 _observe(judge, session, view, now, now - before)
                 names |= view.names  # a device can be lost
                 before = now

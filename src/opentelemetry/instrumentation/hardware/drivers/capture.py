@@ -53,6 +53,7 @@ class Record(Drivers):
         capture: The name of the source.
         header: Further entries of the first line: ``nature`` if not "recorded", ``settings`` that are not the default.
         mask: Applied to each string before it is written, to remove data that identifies the machine.
+        mask_answer: Applied to the arguments and the encoded answer of each call before.
         clock: Returns monotonic seconds.
     """
 
@@ -64,8 +65,10 @@ class Record(Drivers):
         header: Mapping[str, object] | None = None,
         mask: Callable[[str], str] = lambda text: text,
         clock: Callable[[], float] = time.monotonic,
+        mask_answer: Callable[[Sequence[object], Any], Any] = lambda arguments, answer: answer,
     ) -> None:
         super().__init__()
+        self._mask_answer = mask_answer
         self._drivers = drivers
         self._output = output
         self._mask = mask
@@ -115,7 +118,7 @@ class Record(Drivers):
             encoded = encode_error(error) if error else encode(_replace_pid(answer, arguments, str(self._pid), _PID))
             if key not in self._written or self._written[key] != encoded:
                 self._written[key] = encoded
-                self._write_line([*json.loads(key), encoded])
+                self._write_line([*json.loads(key), self._mask_answer(arguments, encoded)])
         answer, error = self._tick[key]
         if error is not None:
             raise error

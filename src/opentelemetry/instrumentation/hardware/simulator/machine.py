@@ -52,6 +52,11 @@ class Spec(NamedTuple):
         """What happens on the host; None if it is the real one."""
         return HOSTS.get(self.scenario)
 
+    @property
+    def text(self) -> str:
+        """Return the specification as :meth:`parse` takes it."""
+        return f"{self.gpus}x{self.card}:{self.scenario}@{self.seed}"
+
     def __str__(self) -> str:
         return f"{self.gpus} x {CARDS[self.card].model}, scenario {self.scenario}"
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from opentelemetry.instrumentation.hardware.cli import settings
+from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, held, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import ENDING, Signals
@@ -47,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "otel-hardware top [flags]"
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="time between two readings; default: 2")
     parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="end after this time")
+    replay.add_argument(parser)
     settings.add(parser)
 
 
@@ -62,7 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     if "process" not in (config.sources or ()):  # it would be this command itself
         config = replace(config, sources=[*(config.sources or ()), "-process"])
     with Signals(ENDING, even_ignored=True) as signals:
-        session = Session(config, interval=arguments.every or INTERVAL, environ={}, all_processes=True)
+        if arguments.replay is None:
+            session = Session(config, interval=arguments.every or INTERVAL, environ={}, all_processes=True)
+        else:
+            session = replay.ReplayedSession(arguments.replay, arguments)
         session.start()
         try:
             show(session, signals, arguments.every, arguments.duration)

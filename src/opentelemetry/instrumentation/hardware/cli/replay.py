@@ -1,0 +1,87 @@
+"""``--replay FILE``: what ``otel-hardware record`` wrote takes the place of this machine."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.drivers.capture import Replay
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
+
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Add the flag."""
+    parser.add_argument(
+        "--replay", metavar="FILE", help="show a file of 'otel-hardware record' in place of this machine"
+    )
+
+
+class ReplayedSession(Session):
+    """A session of a recording. Each reading takes the next of its ticks, in the calling thread.
+
+    Args:
+        path: The recording.
+        arguments: The flags. Those that are not given are as they were for the recording.
+        options: Further settings.
+
+    Raises:
+        Mistake: The file cannot be read, or is no recording.
+    """
+
+    def __init__(self, path: str, arguments: argparse.Namespace, **options: Any) -> None:
+        self._replay = replay = _read(path)
+        header = replay.header
+        say(f"{path} is replayed: source {header['capture']}, {header.get('machine', 'an unknown machine')}")
+        flags = {row.name: getattr(arguments, row.name, None) for row in fields(Config)}
+        given = {name: value for name, value in flags.items() if value is not None}
+        config = Config.read({**header.get("settings", {}), **given, **options, "sources": [header["capture"]]}, {})
+        super().__init__(
+            config,
+            header.get("pid"),
+            drivers=lambda name: replay,
+            environ={},
+            clock=lambda: replay.time,
+            all_processes="pid" not in header,
+        )
+
+    def start(self) -> None:
+        """Start no thread."""
+        self.has_started = True
+
+    def read_now(self, seconds: float, is_last: bool = False) -> None:
+        """Read the next tick; nothing after the last one."""
+        has_begun = any(runner.state is not State.STARTING for runner in self.runners)
+        if has_begun and not self._replay.next():
+            return
+        for runner in self.runners:
+            if runner.state is not State.ABSENT:
+                runner.read(everything=True)
+        self.after_reading()
+
+    def close(self) -> None:
+        """Close the source."""
+        super().close()
+        for runner in self.runners:
+            runner.close()
+
+
+def _read(path: str) -> Replay:
+    from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            replay = Replay(file)
+    except OSError as error:
+        raise Mistake(f"--replay: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    except ValueError as error:
+        raise Mistake(f"--replay: {path} is not a file of 'otel-hardware record': {error}") from None
+    if replay.header["capture"] not in discover():
+        raise Mistake(f"--replay: {path}: {unknown_source(str(replay.header['capture']), discover())}")
+    return replay
