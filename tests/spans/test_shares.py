@@ -67,7 +67,7 @@ class Simulation:
         self.recorder = SpanRecorder(lambda config, recorder: None)
         self.recorder.open(Readings(Config(spans_shares=shares, **settings), lambda: self.ledger.rows))
         self.shares = Shares(lambda: self.ledger.rows, shares == "tokens", self.clock, self._wall)
-        self.recorder._shares = self.shares
+        self.recorder.shares = self.recorder._dividing = self.shares
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider(shutdown_on_exit=False)
         self.provider.add_span_processor(Recorded(self.recorder))

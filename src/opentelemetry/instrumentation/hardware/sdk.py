@@ -14,12 +14,11 @@ import gc
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from functools import wraps
-from math import inf
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
-from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
+from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, SpanKind, get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
 from opentelemetry.instrumentation.hardware.model import Event
@@ -45,8 +44,8 @@ _MOST_SERIES = 1000
 
 # -- spans
 
-SpanStart = Callable[[Any, "tuple[Any, ...]", "dict[str, Any]"], None]
-"""Called with a span and the arguments of ``Tracer.start_span``."""
+SpanStart = Callable[[Any, str, Any, Any, Any, "int | None"], None]
+"""Called with a span, and its name, context, kind, attributes and start time as given to ``Tracer.start_span``."""
 
 
 class TraceHook:
@@ -84,10 +83,25 @@ class TraceHook:
                 self._provider_changed(provider)
 
         @wraps(start)
-        def start_span(tracer: Tracer, *args: Any, **kwargs: Any) -> Any:
-            span = start(tracer, *args, **kwargs)
+        def start_span(
+            tracer: Tracer,
+            name: str,
+            context: Any = None,
+            kind: Any = SpanKind.INTERNAL,
+            attributes: Any = None,
+            links: Any = (),
+            start_time: int | None = None,
+            record_exception: bool = True,
+            set_status_on_exception: bool = True,
+            **others: Any,
+        ) -> Any:
+            # The API's parameters one by one, because *args and **kwargs take 2 µs. Others are those of later versions.
+            call = partial(start, **others) if others else start
+            span = call(
+                tracer, name, context, kind, attributes, links, start_time, record_exception, set_status_on_exception
+            )
             if self._is_on:
-                self._span_started(span, args, kwargs)
+                self._span_started(span, name, context, kind, attributes, start_time)
             return span
 
         ours = __init__, add_span_processor, start_span
@@ -153,13 +167,13 @@ def _has_others(processor: Any) -> bool:
     return each is None or any(not type(other).__module__.startswith(f"{__package__}.") for other in each)
 
 
-def free_attributes(span: Span) -> float:
-    """Return how many attributes a span has room for; infinity if there is no limit.
+def free_attributes(span: Span) -> int | None:
+    """Return how many attributes a span has room for; None if there is no limit.
 
-    ``Span.set_attributes`` would drop the oldest attributes of the program for ours.
+    ``Span.set_attribute`` would drop the oldest attributes of the program for ours.
     """
-    limit = getattr(getattr(span, "_limits", None), "max_span_attributes", None)
-    return inf if limit is None else max(0, limit - len(span.attributes or ()))
+    limit: int | None = getattr(getattr(span, "_limits", None), "max_span_attributes", None)
+    return None if limit is None else max(0, limit - len(span.attributes or ()))
 
 
 # -- metrics

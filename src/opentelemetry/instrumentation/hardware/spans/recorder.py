@@ -16,13 +16,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace import Span, TracerProvider
-from opentelemetry.trace import (
-    NoOpTracerProvider,
-    ProxyTracerProvider,
-    SpanKind,
-    get_current_span,
-    get_tracer_provider,
-)
+from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, SpanKind, get_current_span, get_tracer_provider
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -47,8 +41,8 @@ _ENERGY: Final = c.SPAN_ENERGY.name
 _SHARE: Final = c.SPAN_SHARE_ENERGY.name
 _SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
 
+# Nanoseconds between the start of a span and its creation after which it counts as made after the fact.
 _LATE: Final = 100_000_000
-"""Nanoseconds between the start of a span and its creation after which it counts as made after the fact."""
 
 
 class Readings(Protocol):
@@ -56,27 +50,25 @@ class Readings(Protocol):
 
     Attributes:
         config: The settings.
+        demand: When spans need readings.
         serves_children: Whether it also has readings for forked children of this process.
         has_started: Whether it reads. A session does not before something can be exported.
-        demand: When spans need readings.
-        span_rows: The rows of the devices in use and of the process.
         has_accelerators: Whether there are accelerators, as far as it is known.
+        span_rows: The rows of the devices in use and of the process.
     """
 
     config: Config
 
     @property
+    def demand(self) -> Demand | None: ...
+    @property
     def serves_children(self) -> bool: ...
     @property
     def has_started(self) -> bool: ...
     @property
-    def demand(self) -> Demand | None: ...
-
+    def has_accelerators(self) -> bool: ...
     @property
     def span_rows(self) -> Sequence[Rows]: ...
-
-    @property
-    def has_accelerators(self) -> bool: ...
 
     def start(self) -> None:
         """Begin to read, once."""
@@ -93,27 +85,24 @@ class SpanRecorder:
 
     Args:
         restart: Opens another session in a forked child, for the spans of that.
+
+    Attributes:
+        shares: The shares of the spans.
     """
 
     def __init__(self, restart: Callable[[Config, SpanRecorder], Session | None]) -> None:
+        self.shares: Shares | None = None
         self._session: Readings | None = None
+        self._demand: Demand | None = None
+        self._pid = 0  # of the process with this session
+        self._is_ready = False  # the session reads for spans
+        self._dividing: Shares | None = None  # the shares, if there are accelerators
         self._restart = restart
         self._hook = TraceHook(self._provider_changed, self._started)
-        self._failed = False
-        self._shares: Shares | None = None
-        self._own: Session | None = None
+        self._has_failed = False
+        self._own: Session | None = None  # of a forked child
         self._metric: EnergyByOperation | None = None
         self._metrics: WeakKeyDictionary[MeterProvider, EnergyByOperation] = WeakKeyDictionary()
-
-    @property
-    def session(self) -> Readings | None:
-        """The session. Without one, spans are not changed."""
-        return self._session
-
-    @property
-    def shares(self) -> Shares | None:
-        """The shares of the spans."""
-        return self._shares
 
     def open(self, session: Readings, provider: MeterProvider | None = None) -> None:
         """Measure spans with a session.
@@ -132,12 +121,12 @@ class SpanRecorder:
 
     def _use(self, session: Readings) -> None:
         method = session.config.spans_shares or "equal"
-        self._shares = None if method == "off" else Shares(lambda: session.span_rows, method == "tokens")
-        self._pid = os.getpid()
-        self._session = session
+        self.shares = None if method == "off" else Shares(lambda: session.span_rows, method == "tokens")
+        self._session, self._demand = session, session.demand
+        self._pid, self._is_ready = os.getpid(), False
+        self._dividing = self.shares if session.has_accelerators else None
 
     def _close_own(self) -> None:
-        """Close the session that was opened for the spans of a forked child."""
         own, self._own = self._own, None
         if own is not None and own.pid == os.getpid():
             own.close()
@@ -153,125 +142,122 @@ class SpanRecorder:
 
     def _check_global(self) -> None:
         """Expect spans if there is a global TracerProvider. It may have been made before."""
-        if not isinstance(get_tracer_provider(), (ProxyTracerProvider, NoOpTracerProvider)):
-            self.expect_spans()
+        session = self._session
+        if session is not None and not isinstance(get_tracer_provider(), (ProxyTracerProvider, NoOpTracerProvider)):
+            session.expect_spans()
 
     def _provider_changed(self, provider: TracerProvider) -> None:
         """Expect spans of a provider, and let the session read if they can be exported."""
-        self.expect_spans()
         session = self._session
         try:
-            if session is not None and not session.has_started and self._pid == os.getpid() and exports_spans(provider):
-                session.start()
+            if session is not None:
+                session.expect_spans()
+                if not session.has_started and self._pid == os.getpid() and exports_spans(provider):
+                    session.start()
         except Exception:
             self.fail()
 
-    def expect_spans(self) -> None:
-        """Let the devices be read for spans from now on."""
-        session = self._session
-        if session is not None:
-            session.expect_spans()
-
     def advance(self) -> None:
         """Take over the energy up to now. Called by our threads after their readings."""
-        session, shares = self._session, self._shares
-        if session is not None and session.demand is not None and not session.demand.is_tracing:
+        session, demand, shares = self._session, self._demand, self.shares
+        if session is None or demand is None:
+            return
+        if not demand.is_tracing:
             self._check_global()
-        if shares is not None:
-            shares.advance()
+        self._dividing = shares if session.has_accelerators else None
+        if self._dividing is not None:
+            self._dividing.advance()
 
     def close(self) -> None:
         """Measure no more spans."""
         self._hook.remove()
-        self._session = self._shares = self._metric = None
+        self._session = self._demand = self.shares = self._dividing = self._metric = None
+        self._is_ready = False
         self._close_own()
 
     # -- the threads of the program
 
-    def _started(self, span: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _started(self, span: Any, name: str, context: Any, kind: SpanKind, given: Any, begin: int | None) -> None:
         """Begin to measure a span of a watched provider."""
+        if span.is_recording():
+            self.begin(span)
+            return
+        session, shares = self._session, self._dividing
         try:
-            if span.is_recording():
-                self.begin(span)
-            elif (
-                self._session is not None
-                and self._session.has_started
-                and self._shares is not None
-                and self._session.has_accelerators
-            ):
-                self._begin_unrecorded(span, args, kwargs)
+            if session is None or shares is None or not session.has_started:
+                return
+            # It is not recorded. It takes part in the shares, so that its part does not go to others.
+            span_id = span.get_span_context().span_id
+            parent_id = get_current_span(context).get_span_context().span_id
+            if span_id == parent_id or self._pid != os.getpid():
+                return  # its tracer is disabled
+            if begin is None or time.time_ns() - begin < _LATE:
+                operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
+                span.end = OpenSpan(self, span, None, self._pid, operation).end
+                shares.begin(span_id, parent_id or None)
         except Exception:
             self.fail()
 
     def begin(self, span: Span) -> None:
         """Begin to measure a recorded span. Never raises, never waits."""
         try:
-            session = self._session
-            if session is None or type(span.end) is OpenSpan:
+            if type(getattr(span.end, "__self__", None)) is OpenSpan:  # another recorder measures it
                 return
-            if not session.has_started and not exports(span):
+            if not ((self._is_ready and self._pid == os.getpid()) or self._prepare(span)):
                 return
-            if self._pid != os.getpid():
-                session = self._in_child(session)
-                if session is None:
-                    return
-            if not session.has_started:
-                session.start()
-            demand = session.demand
-            if demand is None:
+            session, demand, shares = self._session, self._demand, self._dividing
+            if session is None or demand is None:
                 return
-            if not demand.is_tracing:
-                self.expect_spans()
             begin = span.start_time
             is_late = begin is None or time.time_ns() - begin >= _LATE
-            opened = OpenSpan(self, span, None if is_late else time.process_time())
-            span.end = opened  # type: ignore[method-assign]
+            opened = OpenSpan(self, span, None if is_late else time.process_time(), self._pid)
+            span.end = opened.end  # type: ignore[method-assign]
             if demand.begin(id(opened), time.monotonic()):
                 session.wake_for_spans()
-            if self._shares is not None and not is_late and session.has_accelerators and self._filter.accepts(span):
-                self._shares.begin(span.get_span_context().span_id, span.parent.span_id if span.parent else None)
+            if shares is not None and not is_late and self._filter.accepts(span):
+                parent = span.parent
+                shares.begin(span.get_span_context().span_id, None if parent is None else parent.span_id)
                 opened.has_share = True
         except Exception:
             self.fail()
 
-    def _in_child(self, session: Readings) -> Readings | None:
-        """Return the session for the spans of a forked child. It starts at the first recorded span."""
-        self._session = None
-        if session.serves_children:
-            self._use(session)
-        else:
-            self._own = self._restart(session.config, self)
-        return self._session
-
-    def _begin_unrecorded(self, span: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Begin the share of a span that the sampler has dropped, so that it does not go to others."""
-        names = "name", "context", "kind", "attributes"
-        given = {**dict(zip(names, args)), **kwargs}
-        span_id = span.get_span_context().span_id
-        parent_id = get_current_span(given.get("context")).get_span_context().span_id
-        begin = given.get("start_time")
-        if span_id == parent_id or self._shares is None or self._pid != os.getpid():
-            return  # its tracer is disabled
-        if begin is not None and time.time_ns() - begin >= _LATE:
-            return
-        model = (given.get("attributes") or {}).get(c.REQUEST_MODEL)
-        key = str(given["name"]), given.get("kind", SpanKind.INTERNAL), model
-        span.end = OpenSpan(self, span, None, key)
-        self._shares.begin(span_id, parent_id or None)
+    def _prepare(self, span: Span) -> bool:
+        """Let the session read. In a forked child, another one starts at the first span. Returns whether one reads."""
+        session = self._session
+        if session is None or not (session.has_started or exports(span)):
+            return False
+        if self._pid != os.getpid():
+            self._session = self._demand = None
+            if session.serves_children:
+                self._use(session)
+            else:
+                self._own = self._restart(session.config, self)
+            session = self._session
+            if session is None:
+                return False
+        if not session.has_started:
+            session.start()
+        session.expect_spans()
+        self._is_ready = self._demand is not None
+        return self._is_ready
 
     def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
         """Measure a span that ends."""
-        session = self._session
-        if session is None or session.demand is None or self._pid != os.getpid():
+        session, demand = self._session, self._demand
+        if session is None or demand is None:
             return
         if opened.operation is not None:
-            self._end_share(span, None, opened.operation)
+            if opened.pid == os.getpid():
+                self._end_share(span, None, opened.operation)
             return
-        session.demand.end(id(opened))
+        demand.end(id(opened))
         begin, now = span.start_time, time.time_ns()
         end = now if end_time is None else end_time
+        is_long = begin is not None and self._filter.is_long(span, end - begin)
+        if not (is_long or opened.has_share) or opened.pid != os.getpid():
+            return
         values: dict[str, float | str] = {}
-        if begin is not None and self._filter.is_long(span, end - begin) and self._filter.accepts(span):
+        if is_long and self._filter.accepts(span):
             cpu_time = None
             if opened.cpu_time is not None and now - end < _LATE:
                 cpu_time = time.process_time() - opened.cpu_time
@@ -279,8 +265,8 @@ class SpanRecorder:
         if opened.has_share:
             values.update(self._end_share(span, values.get(_ENERGY)))
         if values and span.is_recording():
-            free = free_attributes(span)
-            span.set_attributes(values if free >= len(values) else dict(islice(values.items(), int(free))))
+            for name, value in islice(values.items(), free_attributes(span)):
+                span.set_attribute(name, value)
 
     def _end_share(self, span: Any, energy: Any, operation: Operation | None = None) -> Mapping[str, float | str]:
         """End the share of a span. Returns its attributes.
@@ -290,7 +276,7 @@ class SpanRecorder:
             energy: Its energy, if it is known.
             operation: Name, kind and model of a span that is not recorded.
         """
-        shares, metric = self._shares, self._metric
+        shares, metric = self.shares, self._metric
         if shares is None:
             return {}
         span_id = span.get_span_context().span_id
@@ -314,48 +300,46 @@ class SpanRecorder:
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
         """Release a span that the program has dropped without an end."""
-        session, shares = self._session, self._shares
-        if session is not None and session.demand is not None:
-            session.demand.end(id(opened))
+        demand, shares = self._demand, self.shares
+        if demand is not None:
+            demand.end(id(opened))
         if shares is not None:
             shares.lose(span.get_span_context().span_id)
 
     def fail(self) -> None:
         """Log a failure once. It never reaches the program."""
-        if not self._failed:
-            self._failed = True
+        if not self._has_failed:
+            self._has_failed = True
             _LOG.exception("A span could not be measured; further failures are not logged")
 
 
 class OpenSpan:
-    """A span that has started. It takes the place of the span's ``end``.
+    """A span that has started. Its :meth:`end` takes the place of the span's.
 
     Args:
         recorder: Measures the span when it ends.
         span: The span.
         cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
+        pid: The process in which it started.
         operation: Name, kind and model of a span that is not recorded; None of a recorded one.
 
     Attributes:
         has_share: Whether a share of it has begun.
     """
 
-    __slots__ = ("_recorder", "_span", "cpu_time", "has_share", "operation")
+    __slots__ = ("_recorder", "_span", "cpu_time", "has_share", "operation", "pid")
 
     def __init__(
-        self,
-        recorder: SpanRecorder,
-        span: Any,
-        cpu_time: float | None,
-        operation: Operation | None = None,
+        self, recorder: SpanRecorder, span: Any, cpu_time: float | None, pid: int, operation: Operation | None = None
     ) -> None:
         self._recorder = recorder
         self._span = span
         self.cpu_time = cpu_time
+        self.pid = pid
         self.operation = operation
         self.has_share = False
 
-    def __call__(self, end_time: int | None = None) -> None:
+    def end(self, end_time: int | None = None) -> None:
         """End the span."""
         span = self._span
         if span is None:  # another thread has ended it

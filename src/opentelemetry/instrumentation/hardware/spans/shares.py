@@ -33,9 +33,14 @@ _MAX_SLOTS: Final = 600
 _MAX_NOTES: Final = 2000
 """If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms."""
 
+_Note: TypeAlias = "tuple[float, int, int | None, tuple[float, bool] | None]"
+"""What happened to a span: when, in monotonic seconds; its ID; at its begin, the ID of its parent; at its end, tokens
+and whether it keeps its share. It is small, because each span makes two, and the garbage collector counts them."""
 
-_Note: TypeAlias = "tuple[float, Callable[..., object], tuple[Any, ...]]"
-"""What happened to a span: when, in monotonic seconds; the method that takes it over; its arguments."""
+_KEPT: Final = (0.0, True)
+_GIVEN: Final = (0.0, False)
+_LOST: Final = (-1.0, True)
+"""Ends of spans without tokens, and of one whose share nobody can have."""
 
 
 class Share:
@@ -140,7 +145,7 @@ class Shares:
 
     def begin(self, span_id: int, parent_id: int | None) -> None:
         """Note that a span began. No lock, no wait."""
-        self._notes.append((self._clock(), self._begin, (span_id, parent_id)))
+        self._notes.append((self._clock(), span_id, parent_id, None))
         if len(self._notes) > _MAX_NOTES and not self._is_busy() and self._lock.acquire(False):
             try:
                 self._take_over()
@@ -149,7 +154,7 @@ class Shares:
 
     def lose(self, span_id: int) -> None:
         """Note that nobody can have the share of a span: its energy stays unattributed. No lock, no wait."""
-        self._notes.append((self._clock(), self._lose, (span_id,)))
+        self._notes.append((self._clock(), span_id, None, _LOST))
 
     def forget(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> None:
         """Note that a span ended whose share nobody asks for. No lock, no wait.
@@ -159,7 +164,8 @@ class Shares:
             tokens: As in :meth:`end`.
             is_kept: As in :meth:`end`.
         """
-        self._notes.append((self._clock(), self._end, (span_id, None, tokens, is_kept)))
+        end = (tokens, is_kept) if tokens else _KEPT if is_kept else _GIVEN
+        self._notes.append((self._clock(), span_id, None, end))
 
     def end(self, span_id: int, energy: float | None = None, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
         """End the share of a span.
@@ -224,23 +230,22 @@ class Shares:
     def _take_over(self) -> None:
         notes = self._notes
         while notes:
-            instant, change, arguments = notes.popleft()
+            instant, span_id, parent_id, end = notes.popleft()
             self._advance(instant)
-            change(*arguments)
-
-    def _begin(self, span_id: int, parent_id: int | None) -> None:
-        parent = None if parent_id is None else self._open.get(parent_id)
-        if parent is not None:
-            if parent.since is not None:
-                self._claim(parent, 0.0)
-            parent.children += 1
-        self._open[span_id] = Share(parent, self._slots[-1])
-        self._leaves += 1
-
-    def _lose(self, span_id: int) -> None:
-        before = self._claimed
-        self._end(span_id, None, 0.0, is_kept=True)
-        self._claimed = before
+            if end is None:
+                parent = None if parent_id is None else self._open.get(parent_id)
+                if parent is not None:
+                    if parent.since is not None:
+                        self._claim(parent, 0.0)
+                    parent.children += 1
+                self._open[span_id] = Share(parent, self._slots[-1])
+                self._leaves += 1
+            elif end is _LOST:
+                before = self._claimed
+                self._end(span_id, None, 0.0, is_kept=True)
+                self._claimed = before
+            else:
+                self._end(span_id, None, *end)
 
     def _end(self, span_id: int, energy: float | None, tokens: float, is_kept: bool) -> Share | None:
         share = self._open.pop(span_id, None)
