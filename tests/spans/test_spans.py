@@ -49,10 +49,6 @@ GPU_ATTRIBUTES = {
 }
 CPU_TIME, ENERGY = c.SPAN_CPU_TIME.name, c.SPAN_ENERGY.name
 
-WATTS = 250.0
-STEADY = Constant(always=0.25)
-"""The load of a GPU that always draws these watts, for tests of what becomes of the energy once it is read."""
-
 LONG = 2.0
 """Seconds of a span on the simulated machine."""
 
@@ -245,13 +241,13 @@ def test_cpu_time_of_descendants_is_added(tracing: Tracing, before: float) -> No
 def test_span_during_which_nothing_could_be_read_for_a_while_has_values(
     machine: Callable[..., FakeNvml], tracing: Tracing
 ) -> None:
-    """As while an extension in C keeps the GIL."""
-    machine(gpu(STEADY))
+    """As while an extension in C keeps the GIL. If the power varied, the bound could be larger than the energy."""
+    machine(gpu(Constant(always=0.25)))
     with global_provider(tracing.provider):
         wait_for_readings(5.0)  # until then the power may be anything
         with tracing.tracer.start_as_current_span("blocked"):
             ctypes.PyDLL(None).usleep(1_500_000)
-    assert dict(tracing.ended().attributes or {})[ENERGY] == pytest.approx(1.5 * WATTS, rel=0.1)
+    assert dict(tracing.ended().attributes or {})[ENERGY] == pytest.approx(1.5 * 250.0, rel=0.1)
 
 
 # -- which spans
@@ -337,7 +333,7 @@ def test_shares_and_the_metric_of_the_rest_add_up_to_the_energy(
     machine: Callable[..., FakeNvml], tracing: Tracing
 ) -> None:
     meters = Meters()
-    machine(gpu(STEADY), meter_provider=meters.provider, detail=["spans"])
+    machine(gpu(), meter_provider=meters.provider, detail=["spans"])
     with global_provider(tracing.provider):
         wait_for_readings(0.5)
         begin, before = time.time(), rows()[0].total(time.time())
@@ -357,14 +353,16 @@ def test_shares_and_the_metric_of_the_rest_add_up_to_the_energy(
     }
     share = c.SPAN_SHARE_ENERGY.name
     assert found["child"][share] == found["child"][ENERGY]
-    assert found["child"][share] + found["parent"][share] == pytest.approx(found["parent"][ENERGY], rel=0.02)
+    error = found["parent"][c.SPAN_UNCERTAINTY.name] + found["child"][c.SPAN_UNCERTAINTY.name]
+    assert found["child"][share] + found["parent"][share] == pytest.approx(found["parent"][ENERGY], abs=error)
     metric = {point.attributes[c.SPAN_NAME]: point.sum for point in meters.points(c.SPAN_ENERGY_BY_OPERATION.name)}
     assert metric["child"] == pytest.approx(found["child"][share], rel=1e-3)
     (short,) = [each for each in tracing.exporter.get_finished_spans() if each.name == "short"]
     assert short.start_time is not None
     assert short.end_time is not None
-    assert metric["short"] == pytest.approx((short.end_time - short.start_time) / 1e9 * WATTS, rel=0.5)
-    assert sum(metric.values()) == pytest.approx(found["parent"][ENERGY], rel=0.02)
+    most = WAVERING.peak * (short.end_time - short.start_time) / 1e9
+    assert 0.5 * WAVERING.base / WAVERING.peak * most < metric["short"] < 1.5 * most, "the power of the 0.1 s around it"
+    assert sum(metric.values()) == pytest.approx(found["parent"][ENERGY], abs=error)
     assert begin < rest.time_unix_nano / 1e9
 
 
@@ -373,7 +371,7 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
 ) -> None:
     """Ten requests at a time, of which one is recorded."""
     meters = Meters()
-    machine(gpu(STEADY), meter_provider=meters.provider, detail=["spans"])
+    machine(gpu(), meter_provider=meters.provider, detail=["spans"])
     sampled = iter([True, *[False] * 9])
 
     class Tenth(Sampler):
@@ -394,17 +392,20 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
         found: dict[str, Any] = dict(ten.ended().attributes or {})
         (point,) = meters.points(c.SPAN_ENERGY_BY_OPERATION.name)
     assert len(ten.exporter.get_finished_spans()) == 1
-    assert found[ENERGY] == pytest.approx(WATTS * LONG, rel=0.05)
+    span = ten.ended()
+    assert span.start_time is not None
+    assert span.end_time is not None
+    check_energy(found, span.start_time / 1e9, span.end_time / 1e9)
     assert found[c.SPAN_SHARE_ENERGY.name] == pytest.approx(found[ENERGY] / 10, rel=0.02)
     assert dict(point.attributes) == {c.SPAN_NAME: "request", c.SPAN_KIND: "internal", c.REQUEST_MODEL: "llama"}
     assert point.count == 10
-    assert point.sum == pytest.approx(found[ENERGY], rel=0.02)
+    assert point.sum == pytest.approx(found[ENERGY], abs=found[c.SPAN_UNCERTAINTY.name])
     assert [each.trace_id for each in point.exemplars] == [ten.ended().get_span_context().trace_id]  # type: ignore[union-attr]
 
 
 def test_operations_are_bounded(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
     meters = Meters()
-    machine(gpu(STEADY), meter_provider=meters.provider, detail=["spans"])
+    machine(gpu(), meter_provider=meters.provider, detail=["spans"])
     with global_provider(tracing.provider):
         wait_for_readings(0.5)
         for number in range(130):
@@ -521,7 +522,11 @@ until(lambda: not threads(), "end of the threads")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads
-def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml], tracing: Tracing) -> None:
+@pytest.mark.parametrize("is_first", [True, False])
+def test_forked_child_ends_spans_of_its_parent(
+    machine: Callable[..., FakeNvml], tracing: Tracing, is_first: bool
+) -> None:
+    """They are not measured there: the clock of the child's CPU time begins at 0."""
     machine(gpu())
     with global_provider(tracing.provider):
         wait_for_readings(0.5)
@@ -530,10 +535,14 @@ def test_forked_child_ends_spans_of_its_parent(machine: Callable[..., FakeNvml],
         if not pid:
             status = 1
             try:
-                span.end()
+                if is_first:
+                    span.end()
                 with tracing.tracer.start_as_current_span("in the child"):
                     pass
-                status = 0
+                if not is_first:
+                    span.end()
+                assert isinstance(span, ReadableSpan)
+                status = len(span.attributes or {})
             finally:
                 os._exit(status)
         assert os.waitpid(pid, 0)[1] == 0
