@@ -11,6 +11,7 @@ import pytest
 from tests.support.children import command, run
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
+from tests.virtual import Program
 
 
 def printed(*line: object) -> dict[str, Any]:
@@ -32,6 +33,17 @@ def test_block_has_energy_gpu_time_and_cpu_time_of_its_time(tmp_path: Path) -> N
         assert block["gpu_memory_peak"] > 2**30
     assert found["outer"]["energy"] > found["inner"]["energy"]
     assert found["first"]["cpu_time"] == pytest.approx(0.3, abs=0.1)
+
+
+def test_ends_are_read_although_a_reading_takes_long() -> None:
+    """As with eight GPUs on a busy machine, where the next reading would come a second later."""
+    program = Program(only_spans=True)
+    program.go_to(1010.0)
+    program.runner._span_duration = 0.05
+    for seconds in (0.0, 0.3):
+        program.clock.now += seconds
+        program.runner.read(everything=True)
+        assert program.ledger.rows[0].newest == program.clock.now
 
 
 def test_block_without_a_gpu_has_cpu_time() -> None:

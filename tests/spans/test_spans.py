@@ -392,10 +392,10 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
         found: dict[str, Any] = dict(ten.ended().attributes or {})
         (point,) = meters.points(c.SPAN_ENERGY_BY_OPERATION.name)
     assert len(ten.exporter.get_finished_spans()) == 1
-    span = ten.ended()
-    assert span.start_time is not None
-    assert span.end_time is not None
-    check_energy(found, span.start_time / 1e9, span.end_time / 1e9)
+    request = ten.ended()
+    assert request.start_time is not None
+    assert request.end_time is not None
+    check_energy(found, request.start_time / 1e9, request.end_time / 1e9)
     assert found[c.SPAN_SHARE_ENERGY.name] == pytest.approx(found[ENERGY] / 10, rel=0.02)
     assert dict(point.attributes) == {c.SPAN_NAME: "request", c.SPAN_KIND: "internal", c.REQUEST_MODEL: "llama"}
     assert point.count == 10

@@ -55,16 +55,28 @@ class Program:
     Args:
         joules: The energy of the device since the beginning, at a time.
         period: Seconds between two updates of its counter.
+        only_spans: Whether nothing else is read.
     """
 
-    def __init__(self, joules: Callable[[float], float] = lambda now: 300.0 * now, period: float = 0.0) -> None:
+    def __init__(
+        self,
+        joules: Callable[[float], float] = lambda now: 300.0 * now,
+        period: float = 0.0,
+        only_spans: bool = False,
+    ) -> None:
         self.clock = Clock(1000.0)
         self.joules = joules
         self.demand = Demand()
         self.demand.is_tracing = True
         device, schedule = Counter(joules, self.clock, period), CollectionSchedule(1000.0, 60.0)
         self.runner = SourceRunner(
-            lambda: device, "counter", schedule, CounterStore(), clock=self.clock, demand=self.demand
+            lambda: device,
+            "counter",
+            schedule,
+            CounterStore(),
+            clock=self.clock,
+            demand=self.demand,
+            only_spans=only_spans,
         )
         assert self.runner.ledger is not None
         self.ledger = self.runner.ledger

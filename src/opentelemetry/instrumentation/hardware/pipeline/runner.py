@@ -248,7 +248,7 @@ class SourceRunner:
             part
             for part in self._parts
             if self._due(part, now) - now <= (0.0 if part.reading.apart else _EARLY * min(1.0, self._period(part)))
-            or (everything and not part.reading.for_spans)
+            or (everything and (not part.reading.for_spans or (self._only_spans and self._due(part, now) < inf)))
         ]
         due += [part for part in self._parts if part not in due and self._is_before_collection(part, now, due)]
         exported = [part for part in due if not part.reading.for_spans]
