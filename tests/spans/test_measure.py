@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.support.children import command, run
+from tests.support.virtual import Program
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
-from tests.virtual import Program
 
 
 def printed(*line: object) -> dict[str, Any]:
