@@ -20,6 +20,7 @@ import ways
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from tests.slow.benchmarks import span_errors
 
+from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
     ERROR_TYPE,
@@ -37,7 +38,6 @@ from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources.nvidia import xids
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import UNITS
-from opentelemetry.instrumentation.hardware.wandb import keys as wandb
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -116,7 +116,7 @@ def _metric(row: Metric) -> str:
         f"- attributes: {', '.join(f'`{name}`' for name in row.attributes) or 'none'}",
         f"- source: {row.source}",
     ]
-    keys = wandb.keys_by_metric().get(row.name)
+    keys = wandb.metrics().get(row)
     lines += [f"- W&B: `{', '.join(keys)}`"] if keys else []
     if row is HW_ERRORS:
         lines += [
@@ -174,12 +174,17 @@ def _settings() -> str:
 
 def _wandb() -> str:
     parts = []
-    for vendor, keys in wandb.tables():
+    for vendor, keys in wandb.KEYS.items():
         rows = [
-            (f"`{key.name}`", key.formula, key.unit, ", ".join(f"`{metric.name}`" for metric in key.metrics))
+            (
+                f"`{key.name}`",
+                key.formula + (f". Close to W&B's: {key.close}" if key.close else ""),
+                key.unit,
+                ", ".join(f"`{metric.name}`" for metric in key.metrics),
+            )
             for key in keys
         ]
-        parts.append(f"## {_VENDORS[vendor]}\n\n" + table(("W&B key", "formula", "unit", "metric"), rows))
+        parts.append(f"## {_VENDORS[vendor]}\n\n" + table(("W&B key", "formula", "unit", "metrics"), rows))
     return "\n\n".join(parts)
 
 

@@ -28,6 +28,7 @@ from tests.sources.radeons import DENIED, HOST, Equipped, alone, by_amd_smi, roc
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Tree
 from tests.support.stage import PATIENT, warnings
+from tests.support.wandb import row
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 from tests.tools.nvml import FakeNvml, h100, listed, mig, orin, refused
@@ -50,9 +51,6 @@ from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, visible
 from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 from opentelemetry.instrumentation.hardware.sources.trainium import visible as neuron
-from opentelemetry.instrumentation.hardware.wandb.amd import Probe as AmdProbe
-from opentelemetry.instrumentation.hardware.wandb.graphcore import Probe as IpuProbe
-from opentelemetry.instrumentation.hardware.wandb.trainium import Probe as NeuronProbe
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the simulated driver is of Linux")
 
@@ -994,36 +992,26 @@ def test_wandb_keys_of_amd_are_of_the_chosen_cards(
     drivers = by_rocm_smi() if "amdgpu" in settings else Equipped(cards())
     assert drivers.tree is not None
     drivers.tree.files |= used((CARDS[2], 0, 4096))
-    config = Config.read(settings, {})
-    probe = AmdProbe(config, STRANGER)
-    probe.context = SourceContext(config, drivers, STRANGER)
-    assert [*(probe.read() or ())] == indices, probe.error
-    monkeypatch.setenv(ROCR, "2")
-    assert [*(probe.read() or ())] == ([2] if "visible" in settings.get("devices", "") or environ else indices)
-    probe.close()
+    keys = row("amd", STRANGER, drivers, **settings)
+    assert sorted({int(key.split(".")[1]) for key in keys if key.startswith("gpu.")}) == indices
 
 
 @linux
-@pytest.mark.parametrize(("devices", "cores"), [("all", [0, 1]), ("neuroncore1", [1]), ("1", []), ("process", [0, 1])])
+@pytest.mark.parametrize(
+    ("devices", "cores"), [("all", [0, 1, 4]), ("neuroncore1", [1]), ("1", [4]), ("process", [0, 1, 4])]
+)
 def test_wandb_keys_of_neuron_are_of_the_chosen_cores(devices: str, cores: list[int]) -> None:
-    config = Config.read({"devices": devices}, {})
-    probe = NeuronProbe(config, STRANGER)
-    probe.context = SourceContext(config, trn2(), STRANGER)
-    found = probe.read()
-    assert found is not None, probe.error
-    assert ([*found.percent], [*found.cores]) == (cores, cores)
-    assert found.used, "the memory of the program is not of cores"
-    probe.close()
+    keys = row("trainium", STRANGER, trn2(), devices=devices)
+    for name in ("neuroncore_utilization", "neuroncore_memory_usage.tensors"):
+        assert [core for core in range(8) if f"trn.{core}.{name}" in keys] == cores, name
+    assert "trn.host_total_memory_usage" in keys, "the memory of the program is not of cores"
 
 
 @linux
 @pytest.mark.parametrize(("devices", "numbers"), [("all", [0, 1]), ("0", [0]), ("2", [])])
 def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus_of_the_program(devices: str, numbers: list[int]) -> None:
-    config = Config.read({"devices": devices}, {})
-    probe = IpuProbe(config, STRANGER)
-    probe.context = SourceContext(config, ipus(), STRANGER)
-    assert [*(probe.read() or ())] == numbers, probe.error
-    probe.close()
+    keys = row("graphcore", STRANGER, ipus(), devices=devices)
+    assert sorted({int(key.split(".")[1]) for key in keys}) == numbers
 
 
 # -- any text

@@ -9,11 +9,11 @@ import pytest
 from tests.support.children import run
 from tests.support.commands import otel_hardware
 
+from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import presets_of
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.version import __version__
-from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
 
 
 def metrics(*arguments: str) -> str:
@@ -42,7 +42,7 @@ def test_metrics_table_has_whole_descriptions_in_a_file() -> None:
 def test_metrics_json_has_all_of_a_catalog_row() -> None:
     found = {each["name"]: each for each in json.loads(metrics("--format", "json"))}
     assert len(found) == len(CATALOG)
-    keys = keys_by_metric()
+    keys = {metric.name: names for metric, names in wandb.metrics().items()}
     for row in CATALOG:
         each = found[row.name]
         assert each["attributes"] == list(row.attributes)

@@ -20,7 +20,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from tpu_info.proto import tpu_metric_service_pb2
 
 from opentelemetry.instrumentation.hardware.sources.tpu import fields, services
-from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import DELIVERY_RATE, ROUND_TRIP
 
 pb: Any = tpu_metric_service_pb2
 

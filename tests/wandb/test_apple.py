@@ -7,26 +7,17 @@ import os
 import pytest
 from tests.sources.macs import MACS
 from tests.sources.reading import all_of, opened
+from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import SourceContext
-from opentelemetry.instrumentation.hardware.wandb.apple import KEYS, Probe
-from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 STORIES = {story.name: story.at for story in MACS}
 
 
 def wandb_row(mac: Drivers) -> dict[str, float]:
     """W&B's keys of a Mac."""
-    config = Config.read({"sample_interval": 10}, {})
-    probe = Probe(config, os.getpid())
-    probe.context = SourceContext(config, mac, os.getpid())
-    gpus = probe.read()
-    assert gpus is not None, probe.error
-    probe.close()
-    return row(KEYS, gpus)
+    return row("apple", os.getpid(), mac, sample_interval=10)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 from tests.sources.pages import dcgm
 from tests.support.commands import otel_hardware
+from tests.support.wandb import watched
 from tests.support.web import Web, page
-
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.wandb.openmetrics import Probe
 
 PAGE = """# TYPE util gauge
 util{gpu="1"} 5
@@ -24,28 +23,23 @@ untyped 4
 
 
 def test_wandb_keys_number_series_in_order_of_appearance() -> None:
-    with Web(page(PAGE)) as web:
-        probe = Probe(Config.read({"openmetrics": {"own": web.url}}, {}), 0)
-        assert probe.expected
-        assert probe.read() == {
-            "own.util.0": 5.0,
-            "own.util.1": 7.25,
-            "own.work_total.0": 3.0,
+    with Web(page(PAGE)) as web, watched("openmetrics", os.getpid(), openmetrics={"own": web.url}) as watching:
+        assert watching.row() == {
+            "openmetrics.own.util.0": 5.0,
+            "openmetrics.own.util.1": 7.25,
+            "openmetrics.own.work_total.0": 3.0,
         }
         web.answer = page('# TYPE util gauge\nutil{gpu="2"} 1\nutil{gpu="0"} 2\n')
-        assert probe.read() == {"own.util.2": 1.0, "own.util.1": 2.0}
+        assert watching.row() == {"openmetrics.own.util.2": 1.0, "openmetrics.own.util.1": 2.0}
 
 
 def test_wandb_keys_of_a_failing_endpoint_are_absent() -> None:
     with Web(page(PAGE)) as web, Web(page("", status=500)) as down:
-        probe = Probe(Config.read({"openmetrics": {"down": down.url, "own": web.url}}, {}), 0)
-        assert {key.split(".")[0] for key in probe.read()} == {"own"}
-        down.answer = page(PAGE)
-        assert {key.split(".")[0] for key in probe.read()} == {"own", "down"}
-
-
-def test_wandb_keys_are_not_expected_without_endpoints() -> None:
-    assert not Probe(Config(), 0).expected
+        endpoints = {"down": down.url, "own": web.url}
+        with watched("openmetrics", os.getpid(), openmetrics=endpoints) as watching:
+            assert {key.split(".")[1] for key in watching.row()} == {"own"}
+            down.answer = page(PAGE)
+            assert {key.split(".")[1] for key in watching.row()} == {"own", "down"}
 
 
 def test_snapshot_prints_wandb_keys_of_endpoints() -> None:

@@ -8,38 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.reading import opened
 from tests.sources.tpus import Bus
 from tests.support.samples import samples
+from tests.support.wandb import keys, row, watched
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources.tpu import fields, sdk
-from opentelemetry.instrumentation.hardware.wandb import tpu
-from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP, Reading
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.sources.tpu import fields
 
 GIB = 1 << 30
 
 
-def keys(reading: Reading) -> dict[str, float]:
-    """Every key of a reading; a duplicate fails the test."""
-    found: dict[str, float] = {}
-    for key in tpu.KEYS:
-        for name, value in key.values(reading):
-            assert name not in found, name
-            found[name] = round(value, 4)
-    return found
-
-
 def read(**settings: Any) -> tuple[dict[str, float], str]:
     """The keys that are read with these settings, and the reason for missing ones."""
-    probe = tpu.Probe(Config.read(settings, {}), os.getpid())
-    try:
-        assert probe.expected
-        reading = probe.read()
-        return (keys(reading) if reading else {}), probe.error
-    finally:
-        probe.close()
+    with watched("tpu", os.getpid(), **settings) as watching:
+        found = watching.row()
+        return found, "" if found else "; ".join(watching.missing)
 
 
 def test_wandb_keys_of_memory_and_duty_cycle() -> None:
@@ -78,8 +62,8 @@ def test_wandb_duty_cycle_of_a_chip_is_repeated_for_both_cores() -> None:
     tpu = FakeTpu(
         {fields.DUTY_CYCLE: doubles({0: 25.0, 1: 50.0}), fields.MEMORY_TOTAL: integers(dict.fromkeys(range(4), GIB))}
     )
-    with serving(tpu), opened("tpu", Bus("0027"), tpu_runtime=[tpu.address]) as source:
-        found = keys(Reading([*source.read(), *source.read_slow()]))
+    with serving(tpu):
+        found = row("tpu", os.getpid(), Bus("0027"), tpu_runtime=[tpu.address])
     duty = {name: value for name, value in found.items() if name.endswith("dutyCycle")}
     assert duty == {f"tpu.{core}.dutyCycle": 25.0 if core < 2 else 50.0 for core in range(4)}
 
@@ -92,8 +76,8 @@ def test_wandb_keys_of_distributions_have_mean_and_quantiles() -> None:
                 distribution([0, 10, 0], 12.0, buffer_size="8MB+"),
                 distribution([0, 0, 0], 0.0, buffer_size="1MB+"),
             ],
-            ROUND_TRIP: [distribution([0, 100, 0], 15.0)],
-            DELIVERY_RATE: [distribution([0, 100, 0], 18.0)],
+            fields.ROUND_TRIP: [distribution([0, 100, 0], 15.0)],
+            fields.DELIVERY_RATE: [distribution([0, 100, 0], 18.0)],
             fields.QUEUE_SIZE: queues({1: 7}),
         }
     )
@@ -119,8 +103,14 @@ def test_wandb_key_tpu_is_the_profiler_utilization() -> None:
 
 
 def test_wandb_keys_of_the_libtpu_sdk() -> None:
-    values = sdk.Values((12.5, None, 0.0), {"tray1.chip3.ici0.int": 0, "tray1.chip3.ici1.int": 10}, {3: 4})
-    assert keys(Reading(sdk=values)) == {
+    core, task = {c.HW_ID: "tpu0", c.HW_NAME: "TPU 0"}, {c.NPU_TASK: "tensorcore"}
+    assert keys(
+        c.HW_NPU_UTILIZATION(0.125, {**core, **task}),
+        c.HW_NPU_UTILIZATION(0.0, {**core, **task, c.HW_ID: "tpu2"}),
+        c.GOOGLE_TPU_LINK_HEALTH(0, {c.TPU_LINK: "tray1.chip3.ici0.int"}),
+        c.GOOGLE_TPU_LINK_HEALTH(10, {c.TPU_LINK: "tray1.chip3.ici1.int"}),
+        c.GOOGLE_TPU_THROTTLE_SCORE(4, {**core, c.HW_ID: "tpu3"}),
+    ) == {
         "tpu.0.tensorcoreUtilization": 12.5,
         "tpu.2.tensorcoreUtilization": 0.0,
         "tpu.0.iciLinkHealth": 0,
@@ -129,12 +119,10 @@ def test_wandb_keys_of_the_libtpu_sdk() -> None:
     }
 
 
-def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
     found, error = read(tpu_runtime="localhost:1")
     assert found == {}
     assert "localhost:1" in error
-    monkeypatch.setenv("TPU_NAME", "local")
-    assert not tpu.Probe(Config.read({}, {}), os.getpid()).expected
 
 
 @pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import reports_of
 from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, listing, program, runtime
+from tests.support.wandb import row, watched
 
+from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import SourceContext
-from opentelemetry.instrumentation.hardware.wandb.keys import row
-from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS, Probe
 
 
 def percents(
@@ -22,12 +23,8 @@ def percents(
 ) -> dict[str, float]:
     """The utilization by core."""
     drivers = Npus({**namespace, "/dev/neuron0": ""} | program(CHILD), reports_of(*runtimes))
-    config = Config.read({"devices": "all"}, {})
-    probe = Probe(config, STRANGER)
-    probe.context = SourceContext(config, drivers, STRANGER, environ=environ)
-    reading = probe.read()
-    probe.close()
-    keys = row(KEYS, reading) if reading else {}
+    with patch.dict(os.environ, environ):
+        keys = row("trainium", STRANGER, drivers, devices="all")
     return {name.split(".")[1]: keys[name] for name in keys if name.endswith(".neuroncore_utilization")}
 
 
@@ -35,15 +32,18 @@ RANKS = [runtime(4240, (0,), 1), runtime(STRANGER, (1,), 1), runtime(4242, (2,),
 """The runtimes of three ranks; the second one is observed."""
 
 
-def test_rank_of_another_process_is_that_of_its_own_environment() -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LOCAL_RANK": "3"}) as other:
-        probe = Probe(Config.read({"devices": "all"}, {}), other.pid)
-        other.communicate()
-    assert probe.context.environ["LOCAL_RANK"] == "3"
-
-
 FOREIGN = [runtime(7000 + rank, (rank,), 1, tag=f"job{rank}") for rank in range(3)]
 """The same by the host's PIDs, which mean nothing in a container."""
+
+
+def test_rank_of_another_process_is_that_of_its_own_environment() -> None:
+    drivers = Npus({**CONTAINER, "/dev/neuron0": ""} | program(CHILD), reports_of(*FOREIGN))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LOCAL_RANK": "2"}) as other:
+        with watched("trainium", STRANGER, drivers, devices="all") as watching:
+            rows = wandb.Rows(watching.viewer.first, 0.0, Config(), other.pid)
+            found = rows.row(watching.viewer.collect())
+        other.communicate()
+    assert "trn.2.neuroncore_utilization" in found
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,6 @@ def test_core_of_a_rank_is_that_of_the_runtime_that_uses_it() -> None:
     assert percents(ranks, CONTAINER, {"LOCAL_RANK": "2"}) == {"2": 40.0625}
 
 
-def test_cores_that_the_runtime_lists_but_does_not_use_have_no_utilization() -> None:
+def test_cores_that_the_runtime_lists_but_does_not_use_are_left_out() -> None:
     ours = listing(runtime(STRANGER, (0,), 1), range(2))
-    assert percents([ours], HOST, {}) == {"0": 40.0625, "1": 0}
+    assert percents([ours], HOST, {}) == {"0": 40.0625}

@@ -20,7 +20,8 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tests.support import namespace
+from tests.programs import namespace
+from tests.support.wandb import watched
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 
@@ -28,8 +29,6 @@ from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
-from opentelemetry.instrumentation.hardware.wandb.amd import KEYS, Probe
-from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
@@ -98,10 +97,8 @@ def keys() -> Any:
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     found = {}
     for way, setting in (("files", "auto"), ("tool", "off")):
-        probe = Probe(Config.read({"amdgpu": setting}, {}), os.getpid())
-        probe.read()  # limits are known from then on
-        found[way] = row(KEYS, probe.read() or {})
-        probe.close()
+        with watched("amd", os.getpid(), amdgpu=setting) as watching:
+            found[way] = watching.row()
     return found
 
 

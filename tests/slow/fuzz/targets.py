@@ -176,7 +176,6 @@ def _apple(parse: Callable[[bytes], apple.Output], data: bytes) -> None:
         for part in parts:
             part.values = each.values[part.id]
         validity.points(_of_devices(parts))
-    validity.number(output.allocated)
 
 
 def _registry(**statistics: int) -> bytes:

@@ -32,8 +32,6 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.apple import Apple
 from opentelemetry.instrumentation.hardware.sources.apple.driver import MACMON
-from opentelemetry.instrumentation.hardware.wandb.apple import KEYS, Probe
-from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 if sys.platform != "win32":
     import fcntl
@@ -101,7 +99,7 @@ def test_no_tool_is_run_on_other_systems_unless_named(
         pytest.skip("this is a Mac")
     with pytest.raises(Unavailable, match=r"^this is not a Mac$"), opened("apple"):
         pass
-    assert not Probe(Config(), os.getpid()).expected
+    assert not Apple.prepare(Config())
 
 
 @posix
@@ -341,18 +339,3 @@ def test_snapshot_prints_wandb_keys_of_each_tool(
     assert cli.main([*line, flag, tool(name), "--sample-interval", "1"]) == 0
     row = json.loads(capsys.readouterr().out)
     assert {key: row[key] for key in row if key.startswith("gpu.")} == {f"gpu.0.{key}": keys[key] for key in keys}
-
-
-@posix
-def test_wandb_keys_return_when_the_tool_works_again(tool: Callable[..., str]) -> None:
-    probe = Probe(Config.read({"apple_gpu_stats": tool("apple_gpu_stats")}, {}), os.getpid())
-    assert probe.expected
-    keys = row(KEYS, probe.read() or {})
-    assert keys["gpu.0.powerWatts"] == 7.5
-    tool("apple_gpu_stats", "refuses")
-    assert probe.read() is None
-    assert "the tool printed nothing" in probe.error
-    tool("apple_gpu_stats")
-    assert row(KEYS, probe.read() or {}) == keys
-    assert probe.error == ""
-    probe.close()

@@ -24,6 +24,7 @@ from tests.support.children import PROGRAMS, command, lives, run
 from tests.support.samples import samples
 from tests.support.stage import PATIENT
 from tests.support.waiting import wait_for
+from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
@@ -35,8 +36,6 @@ from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
 from opentelemetry.instrumentation.hardware.sources.graphcore.driver import parse
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import FIELDS, SESSION, SESSION_UTILIZATION
-from opentelemetry.instrumentation.hardware.wandb.graphcore import KEYS, Probe
-from opentelemetry.instrumentation.hardware.wandb.keys import row
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="IPUs are used on Linux"),
@@ -61,7 +60,7 @@ class Library:
 
     def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
         self.folder = folder
-        shutil.copy(PROGRAMS / "tools/graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
+        shutil.copy(PROGRAMS / "graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
         self.settings: dict[str, Any] = {"gcipuinfo": str(folder), "sample_interval": 1}
         self.report(*devices, **how)
 
@@ -249,11 +248,7 @@ def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
 def _wandb_keys(*devices: Mapping[str, Any]) -> dict[str, float]:
     """The keys of a program that uses these IPUs where they name its process."""
     drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([*devices]), folder="/opt/poplar")
-    probe = Probe(Config(), STRANGER)
-    probe.context = SourceContext(Config(), drivers, STRANGER)
-    reading = probe.read()
-    assert reading is not None, probe.error
-    return row(KEYS, reading)
+    return row("graphcore", STRANGER, drivers)
 
 
 @pytest.mark.parametrize("path", samples("graphcore/gcipuinfo_getDevices_c2_mock.json"))
@@ -493,7 +488,7 @@ def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: p
 
 def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
     """Holds for the sources of IPUs, TPUs and Neuron devices."""
-    found = json.loads(run(command("machines/npu_absent")).stdout)
+    found = json.loads(run(command("npu_absent")).stdout)
     if set(found["states"].values()) != {"absent"}:
         pytest.skip(f"this machine has one: {found['states']}")
     assert found == {
@@ -543,10 +538,4 @@ def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
 
 def test_wandb_keys_are_of_the_ipus_of_the_process(tmp_path: Path) -> None:
     library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1))
-    probe = Probe(Config.read(library.settings, {}), os.getpid())
-    try:
-        assert probe.expected
-        assert [*(probe.read() or ())] == [0], probe.error
-    finally:
-        probe.close()
-    assert not Probe(Config.read({}, {}), os.getpid()).expected
+    assert {key.split(".")[1] for key in row("graphcore", os.getpid(), **library.settings)} == {"0"}

@@ -16,14 +16,13 @@ from tests.sources.tpus import bus
 from tests.sources.tree import Fabricated, Tree
 from tests.support import children
 from tests.support.samples import samples
+from tests.support.wandb import row
 from tests.tools.tpu import SERVED, FakeTpu, distribution, doubles, integers, queues, serving
 from tpu_info import device, metrics
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import fields, sdk
-from opentelemetry.instrumentation.hardware.wandb import tpu as wandb
-from opentelemetry.instrumentation.hardware.wandb.tpu import DELIVERY_RATE, ROUND_TRIP
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import DELIVERY_RATE, ROUND_TRIP
 
 GIB = 1 << 30
 KINDS = {"v3": ("0027", "004f", device.TpuChip.V3), "v5e": ("0063", "", device.TpuChip.V5E)}
@@ -131,13 +130,7 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
 
 
 def keys_of(tpu: FakeTpu) -> dict[str, float]:
-    probe = wandb.Probe(Config.read({"tpu_runtime": [tpu.address]}, {}), os.getpid())
-    try:
-        reading = probe.read()
-        assert reading is not None, probe.error
-        return {name: value for key in wandb.KEYS for name, value in key.values(reading)}
-    finally:
-        probe.close()
+    return row("tpu", os.getpid(), tpu_runtime=[tpu.address])
 
 
 NAMES = {
@@ -170,11 +163,11 @@ def test_wandb_quantiles_equal_those_of_tpu_info() -> None:
 
 @pytest.fixture(scope="module")
 def machine() -> Any:
-    """The output of tpu-info and otel-hardware on the simulated machine of `programs/machines/tpu_machine.py`."""
+    """The output of tpu-info and otel-hardware on the simulated machine of `programs/tpu_machine.py`."""
     if sys.platform != "linux":
         pytest.skip("namespaces are Linux's")
     done = subprocess.run(
-        children.command("machines/tpu_machine"),
+        children.command("tpu_machine"),
         env=children.environment(),
         capture_output=True,
         text=True,

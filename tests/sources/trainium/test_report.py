@@ -27,11 +27,11 @@ from tests.sources.reading import all_of, often
 from tests.sources.tree import Speaking
 from tests.support.samples import samples
 from tests.support.stage import PATIENT
+from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, Hardware, parse
-from opentelemetry.instrumentation.hardware.wandb.trainium import KEYS
 
 RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
@@ -213,7 +213,8 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
     assert parsed.errors == ()
     assert parsed.ecc == {0: dict.fromkeys(ECC, 0)}
     assert (parsed.hardware.cores, parsed.hardware.memory, parsed.hardware.logical) == (2, None, None)
-    values = dict(pair for key in KEYS for pair in key.values(parsed.runtimes[0]))
+    machine = HOST | {"/dev/neuron0": ""} | program(1337, 16851)
+    values = row("trainium", STRANGER, Npus(machine, Speaking([first])))
     host = {"application_memory": 609656832, "constants": 0, "dma_buffers": 1048576, "tensors": 0}
     zeros = dict.fromkeys(("constants", "model_shared_scratchpad", "runtime_memory", "tensors"), 0)
     cores = {
@@ -221,7 +222,7 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
         1: zeros | {"model_code": 32768},
     }
     assert values == {
-        "trn.0.neuroncore_utilization": 1.3631567613356375,
+        "trn.0.neuroncore_utilization": 1.3632,
         "trn.1.neuroncore_utilization": 0,
         "trn.host_total_memory_usage": 610705408,
         "trn.neuron_device_total_memory_usage": 102298328,
@@ -234,7 +235,7 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
         },
     }
     speaking = Speaking([first])
-    source = open_source(Npus(HOST | {"/dev/neuron0": ""} | program(1337, 16851), speaking))
+    source = open_source(Npus(machine, speaking))
     completed = Series(c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
     errors = Series(c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"})
     totals = [(count(all_of(source), completed), count(all_of(source), errors))]

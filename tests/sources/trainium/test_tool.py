@@ -17,15 +17,14 @@ from tests.sources.playing import Ahead, Playing, playing
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.support.children import PROGRAMS, command, lives, run, started
 from tests.support.waiting import wait_for
+from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.trainium.report import parse
 from opentelemetry.instrumentation.hardware.sources.trainium.tool import configuration, configured_period, period_for
-from opentelemetry.instrumentation.hardware.wandb.trainium import Probe
 
 pytestmark = pytest.mark.usefixtures("no_child_is_left")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the Neuron driver is for Linux")
@@ -46,7 +45,7 @@ class Tool:
     def __init__(self, folder: Path, *reports: Mapping[str, Any], **how: object) -> None:
         self.folder = folder
         path = folder / "neuron-monitor"
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "tools/neuron_monitor.py"} {folder} "$@"\n')
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "neuron_monitor.py"} {folder} "$@"\n')
         path.chmod(0o755)
         (folder / "reports").write_text("".join(json.dumps(each) + "\n" for each in reports))
         (folder / "how").write_text(json.dumps({"faster": 50, **how}))
@@ -210,7 +209,7 @@ def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) 
 @linux
 def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
-    with started(command("tools/neuron_reads", tool.settings["neuron_monitor"])) as child:
+    with started(command("neuron_reads", tool.settings["neuron_monitor"])) as child:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "read"
         pid = tool.runs[0]["pid"]
@@ -259,29 +258,9 @@ def test_report_period_of_the_users_configuration_is_parsed(config: bytes, perio
 @linux
 def test_wandb_keys_are_of_the_runtime_of_the_process(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1, (4, 5)))
-    probe = Probe(Config.read(tool.settings, {}), os.getpid())
-    try:
-        assert probe.expected
-        runtime_ = probe.read()
-        assert runtime_ is not None
-        assert runtime_.percent == {4: 40.0625, 5: 20.03125}
-    finally:
-        probe.close()
-    assert not Probe(Config.read({"neuron_monitor": "off"}, {}), os.getpid()).expected
-
-
-@linux
-def test_wandb_keys_are_of_the_process_before_its_children(tmp_path: Path) -> None:
-    with started([sys.executable, "-c", "input()"]) as child:
-        runtimes = [runtime(child.pid, (0,), 1, "child"), runtime(os.getpid(), (1,), 1, "own")]
-        tool = Tool(tmp_path, report(runtimes, 1, 1, TRN1))
-        probe = Probe(Config.read(tool.settings, {}), os.getpid())
-        try:
-            newest = probe.read()
-        finally:
-            probe.close()
-    assert newest is not None
-    assert newest.tag == "own"
+    keys = row("trainium", os.getpid(), **tool.settings)
+    used = {key: value for key, value in keys.items() if key.endswith("neuroncore_utilization")}
+    assert used == {"trn.4.neuroncore_utilization": 40.0625, "trn.5.neuroncore_utilization": 20.0312}
 
 
 @linux

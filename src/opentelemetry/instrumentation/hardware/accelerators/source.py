@@ -95,7 +95,6 @@ class AcceleratorSource(Source):
         process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages; "" if none has any.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
-        used: The ids of the devices that the observed program uses, as of the newest reading.
         holders: Who uses each device, as of the newest slow reading, if no program is observed. Other threads may read
             it: it is replaced, never changed.
     """
@@ -115,7 +114,6 @@ class AcceleratorSource(Source):
         super().__init__(context)
         self.driver: AcceleratorDriver | None = None
         self.devices: Sequence[Device] = ()
-        self.used: set[str] = set()
         self.holders: Sequence[Holder] = ()
         self._reports_devices = context.is_reporter
         self._reported_by_others: frozenset[str] = frozenset()
@@ -366,15 +364,16 @@ class AcceleratorSource(Source):
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         if not self.process_metrics:
             return
-        self.used = set()
+        used: set[str] = set()
         for device, values in driver.usage(self.program):
-            self.used.add(device.id)
+            used.add(device.id)
             self.selection.add_used(device.selection_id)
             self.used_devices = self.used_devices | {device.id} if self.is_use_known else frozenset({device.id})
             self.is_use_known = True
             if device.selection_id in self.selection:
                 yield from device.points(values)
-        self._is_pid_hidden = not (self.used or self.program.on_host) and self.program.computing()
+        self.used = frozenset(used)
+        self._is_pid_hidden = not (used or self.program.on_host) and self.program.computing()
         if self._is_pid_hidden and not (self.used_devices and self.is_use_known):
             visible = self.visibility().select(self.context.environ, self.selection.devices).ids
             self.used_devices = frozenset(device.id for device in self.all_devices() if device.selection_id in visible)

@@ -33,6 +33,7 @@ SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.45.0"
 DETAILS: Final[Mapping[str, str]] = {
     "cpu": "one series per logical CPU, and their frequencies",
     "connections": "network connections by state",
+    "devices": "partitions, loop devices, loopback and other disks and interfaces that are not hardware; do not add up",
     "processes": "processes by state",
     "gpu": "each NVLink, pipe and kind of link error of a GPU, its BAR1 and its power at an instant",
     "sensors": "all temperature, fan, voltage and power sensors of the host",

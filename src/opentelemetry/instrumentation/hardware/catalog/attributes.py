@@ -73,6 +73,7 @@ TPU_CORE_TYPE: Final = "google.tpu.core.type"
 TPU_TRANSFER_KIND: Final = "google.tpu.transfer.kind"
 TPU_BUFFER_SIZE: Final = "google.tpu.buffer.size"
 TPU_LINK: Final = "google.tpu.link"
+TPU_STATISTIC: Final = "google.tpu.statistic"
 SOURCE: Final = "otel_hardware.source"
 OPENMETRICS_ENDPOINT: Final = "openmetrics.endpoint"
 SERVER_ADDRESS: Final = "server.address"
@@ -130,6 +131,7 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     TPU_CORE_TYPE: ("Type of the cores of a TPU device.", ("tensorcore",)),
     TPU_TRANSFER_KIND: ("Source and destination of a transfer.", ("dcn", "host_to_device")),
     TPU_BUFFER_SIZE: ("Size of the smallest buffer of a group.", ("1MB+", "8MB+")),
+    TPU_STATISTIC: ("Mean or quantile of a distribution.", ("mean", "p50", "p999")),
     TPU_LINK: ("Link between TPU chips, as libtpu names it.", ("tray1.chip0.ici0.int",)),
     SOURCE: ("Source of this package. A scraped endpoint has its name after a colon.", ("nvidia", "openmetrics:vllm")),
     OPENMETRICS_ENDPOINT: ("Name of a scraped endpoint in the setting OPENMETRICS.", ("vllm",)),

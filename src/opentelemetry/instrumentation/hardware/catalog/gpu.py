@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.catalog.attributes import (
+    ERROR_TYPE,
     FREQUENCY_DOMAIN,
     GPU_BOTTLENECK,
     GPU_CUDA_VERSION,
@@ -82,6 +83,24 @@ HW_GPU_MEMORY_UTILIZATION = gauge(
     "Share of the GPU memory in use.",
     source="hw.gpu.memory.usage over hw.gpu.memory.limit",
     window=Window.MEAN,
+)
+HW_GPU_MEMORY_ALLOCATED = updown(
+    "hw.gpu.memory.allocated", "By", HW_DEVICE,
+    "System memory that programs have allocated for the GPU; hw.gpu.memory.usage is the part in use.",
+    source="Apple: Alloc system memory of the I/O registry",
+    opt_in="gpu", standard=False,
+)
+HW_GPU_MEMORY_OVERDRIVE = gauge(
+    "hw.gpu.memory.overdrive", "1", HW_DEVICE,
+    "How far the memory clock may exceed its default, as a share of it.",
+    source="amdgpu: pp_mclk_od; rocm-smi: GPU Memory OverDrive value",
+    opt_in="gpu", standard=False,
+)
+HW_GPU_MEMORY_ERRORS = counter(
+    "hw.gpu.memory.errors", "{error}", (*HW_DEVICE, ERROR_TYPE),
+    "ECC errors of the GPU's memory since its driver was loaded; hw.errors counts over the lifetime of the GPU.",
+    source="nvmlDeviceGetMemoryErrorCounter: NVML_VOLATILE_ECC, NVML_MEMORY_LOCATION_DEVICE_MEMORY",
+    opt_in="request", standard=False,
 )
 HW_GPU_MEMORY_PEAK = gauge(
     "hw.gpu.memory.peak", "By", HW_DEVICE,

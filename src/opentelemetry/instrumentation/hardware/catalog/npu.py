@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog.attributes import (
     TPU_BUFFER_SIZE,
     TPU_CORE_TYPE,
     TPU_LINK,
+    TPU_STATISTIC,
     TPU_TRANSFER_KIND,
 )
 from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
@@ -94,6 +95,31 @@ GOOGLE_TPU_TRANSFER_TIME = counter(
     "Sum of the latencies of transfers between TPU slices, hosts and devices.",
     source="TPU runtime: megascale.*_latencies.microsecond.cumulative.distribution",
     standard=False,
+)
+GOOGLE_TPU_HLO_EXECUTION_LATENCY = gauge(
+    "google.tpu.hlo.execution.latency", "s", (*HW_DEVICE, TPU_CORE_TYPE, TPU_STATISTIC),
+    "Mean and quantiles of the times from enqueueing to dequeueing of compiled programs, over the life of the runtime.",
+    source="TPU runtime: hlo.execution.timing.distribution.microseconds; quantiles from its buckets",
+    opt_in="request", standard=False,
+)
+GOOGLE_TPU_TRANSFER_LATENCY = gauge(
+    "google.tpu.transfer.latency", "s", (TPU_TRANSFER_KIND, TPU_BUFFER_SIZE, TPU_STATISTIC),
+    "Mean and quantiles of the latencies of transfers between TPU slices, hosts and devices, over the life of the "
+    "runtime.",
+    source="TPU runtime: megascale.*_latencies.microsecond.cumulative.distribution; quantiles from its buckets",
+    opt_in="request", standard=False,
+)
+GOOGLE_TPU_TCP_ROUND_TRIP = gauge(
+    "google.tpu.tcp.round_trip.time", "s", (TPU_STATISTIC,),
+    "Mean and quantiles of the shortest round trips of the connections between TPU slices.",
+    source="TPU runtime: megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution; quantiles from its buckets",
+    opt_in="request", standard=False,
+)
+GOOGLE_TPU_TCP_DELIVERY_RATE = gauge(
+    "google.tpu.tcp.delivery.rate", "By/s", (TPU_STATISTIC,),
+    "Mean and quantiles of the throughput of the connections between TPU slices.",
+    source="TPU runtime: megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution; quantiles from its buckets",
+    opt_in="request", standard=False,
 )
 GOOGLE_TPU_LINK_HEALTH = gauge(
     "google.tpu.link.health", "{state}", (TPU_LINK,),

@@ -29,6 +29,12 @@ PROCESS_CPU_UTILIZATION = gauge(
     source="increase of process.cpu.time over elapsed time x available CPUs",
     window=Window.RATIO, scope=Scope.PROCESS,
 )
+PROCESS_CPU_LIMIT = updown(
+    "process.cpu.limit", "{cpu}", (),
+    "CPUs that the process may use, by its affinity and the lowest limit of its cgroup and its ancestors.",
+    source="sched_getaffinity of all threads, else the number of logical CPUs; container.cpu.limit",
+    scope=Scope.PROCESS, opt_in="request", standard=False,
+)
 PROCESS_THREAD_COUNT = updown(
     "process.thread.count", "{thread}", (),
     "Number of threads of the process.",

@@ -55,17 +55,17 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the catalog."""
     if arguments.preset:
         return _print_series(arguments.preset)
+    from opentelemetry.instrumentation.hardware import wandb
     from opentelemetry.instrumentation.hardware.catalog import CATALOG
-    from opentelemetry.instrumentation.hardware.wandb.keys import keys_by_metric
 
     rows = [row for row in CATALOG if not arguments.default or "standard" in presets_of(row)]
     if arguments.glob is not None:
         rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
     if not rows:
         raise Mistake(f"no metric matches {arguments.glob}; {_suggestion(arguments.glob.lower().strip('*'))}")
-    keys = keys_by_metric()
+    keys = wandb.metrics()
     if arguments.format == "json":
-        print(json.dumps([_object(row, keys.get(row.name, [])) for row in rows], indent=2))
+        print(json.dumps([_object(row, keys.get(row, [])) for row in rows], indent=2))
         return 0
     if arguments.glob is None:
         lines = _overview(rows, shutil.get_terminal_size((_UNLIMITED, 24)).columns)
@@ -164,12 +164,12 @@ def _overview(rows: Sequence[Metric], width: int) -> Iterator[str]:
     yield f"{len(rows)} metrics; + marks those that are opt-in; 'otel-hardware metrics NAME' describes one"
 
 
-def _details(rows: Sequence[Metric], keys: Mapping[str, Sequence[str]], width: int) -> Iterator[str]:
+def _details(rows: Sequence[Metric], keys: Mapping[Metric, Sequence[str]], width: int) -> Iterator[str]:
     for number, row in enumerate(rows):
         if number:
             yield ""
         yield row.name
-        for title, fact in _facts(row, keys.get(row.name, ())).items():
+        for title, fact in _facts(row, keys.get(row, ())).items():
             if fact:
                 start, indent = (f"  {title:<10}  ", " " * 14) if title else ("  ", "  ")
                 yield from wrap(fact, max(width, 40), start, indent)

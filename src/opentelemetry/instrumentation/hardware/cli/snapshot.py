@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -78,6 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the values."""
+    from opentelemetry.instrumentation.hardware import wandb
+
     if arguments.watch and arguments.format != "table":
         raise Mistake("--watch redraws a table; for the other formats use --every")
     if arguments.watch and arguments.every is None:
@@ -88,9 +91,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise Mistake("--replay cannot be used with --format wandb")
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
-    if arguments.pid is None and "process" not in (config.sources or ()):
+    if arguments.format == "wandb":
+        config = wandb.needs(config)
+    elif arguments.pid is None and "process" not in (config.sources or ()):
         config = config.changed(sources=[*(config.sources or ()), "-process"])  # it would be this command itself
-    printers = {"wandb": _print_wandb_rows, "otlp-json": _print_otlp_requests}
+    printers = {"otlp-json": _print_otlp_requests}
     try:
         printers.get(arguments.format, _print_views)(arguments, config, pid)
     except KeyboardInterrupt:
@@ -134,12 +139,12 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
 
     if arguments.replay is not None:
         return replay.ReplayedSession(arguments.replay, arguments)
-    return Session(
-        config, pid, arguments.every or arguments.window or 1.0, environ={}, all_processes=pid == os.getpid()
-    )
+    is_of_host = pid == os.getpid() and arguments.format != "wandb"
+    return Session(config, pid, arguments.every or arguments.window or 1.0, environ={}, all_processes=is_of_host)
 
 
 def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
+    from opentelemetry.instrumentation.hardware import wandb
     from opentelemetry.instrumentation.hardware.cli.lines import as_csv, as_json
     from opentelemetry.instrumentation.hardware.cli.screen import Screen
     from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
@@ -148,34 +153,25 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
     session.start()
     try:
         viewer = Viewer(session, None if arguments.pid is None else pid)
+        rows = wandb.Rows(viewer.first, time.time(), config, pid)
         with Screen(sys.stdout, arguments.watch) as screen:
             for number in _snapshots(arguments):
                 view = viewer.collect()
                 if arguments.format == "table":
                     screen.show(view)
                     continue
-                print(as_json(view) if arguments.format == "json" else as_csv(view, header=not number), flush=True)
-                if number == 0 and arguments.format == "csv":  # it has no column for failures
-                    for problem in view.snapshot.problems:
+                if arguments.format == "json":
+                    text = as_json(view)
+                else:
+                    text = as_csv(view, not number) if arguments.format == "csv" else json.dumps(rows.row(view))
+                print(text, flush=True)
+                if number == 0 and arguments.format != "json":  # the others have no place for failures
+                    absent = [each.problem for each in session.runners if each.name in session.accelerators]
+                    problems = [*view.snapshot.problems, *filter(None, absent)]
+                    for problem in dict.fromkeys(problems):
                         say(f"{problem.source}: {problem.reason}")
     finally:
         session.close()
-
-
-def _print_wandb_rows(arguments: argparse.Namespace, config: Config, pid: int) -> None:
-    import json
-
-    from opentelemetry.instrumentation.hardware.wandb.keys import Rows
-
-    rows = Rows(config, pid, say)
-    try:
-        rows.start()
-        for _ in _snapshots(arguments):
-            print(json.dumps(rows.read()), flush=True)
-    except FileNotFoundError:
-        raise Mistake(f"process {pid} has ended", 1) from None
-    finally:
-        rows.close()
 
 
 def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:

@@ -74,6 +74,7 @@ class Session:
         demand: When spans need readings.
         serves_children: Whether it also has readings for forked children of this process.
         span_rows: The rows of the devices in use and of the process, for spans.
+        accelerators: The sources of accelerators of which there is a sign.
         has_accelerators: Whether there are accelerators, as far as it is known.
     """
 
@@ -124,8 +125,8 @@ class Session:
             self._sources = [found for found in self._sources if not found.make.of_all_processes]
         if only_spans:
             self._sources = [found for found in self._sources if found.has_any(METRICS)]
-        self._accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
-        self.has_accelerators = bool(self._accelerators)
+        self.accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
+        self.has_accelerators = bool(self.accelerators)
         self._role: Role | None = None
         if reporter is not None and self._can_report and self._has_host_metrics():
             self._role = Role(reporter, self.schedule, self._set_role, clock)
@@ -272,7 +273,7 @@ class Session:
             rows = [rows for each in self.runners if each.ledger for rows in each.ledger.rows]
             self.span_rows = tuple(each for each in rows if each.use or each.kind != ACCELERATOR)
             self.has_accelerators = any(each.kind == ACCELERATOR for each in rows) or any(
-                runner.state is State.STARTING and runner.name in self._accelerators for runner in self.runners
+                runner.state is State.STARTING and runner.name in self.accelerators for runner in self.runners
             )
             self._read_for_each_span = tuple(
                 thread

@@ -36,6 +36,7 @@ class View(NamedTuple):
         unsupported: A sentence for each missing metric, with the reason.
         pid: The observed process; None if it is this command.
         names: The name of each device by its ``hw.id``.
+        used: ``hw.id`` of the devices that the observed process and its descendants use, as far as that is known.
     """
 
     time: float
@@ -45,6 +46,7 @@ class View(NamedTuple):
     unsupported: tuple[str, ...]
     pid: int | None
     names: Mapping[str, str]
+    used: frozenset[str] = frozenset()
 
     def points(self, metric: Metric) -> Sequence[tuple[Number, Attributes]]:
         """The series of a metric."""
@@ -78,6 +80,9 @@ class Viewer:
     Args:
         session: A started session. Other readers are not affected.
         pid: The process that the session observes; None if it is this command.
+
+    Attributes:
+        first: The values at the beginning.
     """
 
     def __init__(self, session: Session, pid: int | None = None) -> None:
@@ -85,7 +90,7 @@ class Viewer:
         self._pid = pid
         self._reader = Reader()
         session.read_now(_FIRST)
-        self._before = session.collect(self._reader)
+        self.first = self._before = session.collect(self._reader)
 
     def collect(self) -> View:
         """Read all sources and return the values."""
@@ -101,6 +106,7 @@ class Viewer:
             _missing(self._session),
             self._pid,
             _names(snapshot),
+            frozenset(name for runner in self._session.runners if runner.source for name in runner.source.used),
         )
 
     def keep_sampling(self) -> None:

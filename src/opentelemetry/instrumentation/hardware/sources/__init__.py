@@ -92,6 +92,7 @@ class Source(ABC):
             source with both kinds of metrics has process scope, and checks :attr:`SourceContext.is_reporter` itself.
         used_devices: ``hw.id`` of the devices that the observed program has used so far.
         is_use_known: Whether it uses these; else they are those that it may use.
+        used: ``hw.id`` of those that it uses now, as of the newest reading.
         updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, for the devices whose
             driver reports it.
         rows: Prefixes of the names of its metrics.
@@ -104,6 +105,7 @@ class Source(ABC):
     scope: ClassVar[Scope] = Scope.HOST
     used_devices: frozenset[str] = frozenset()
     is_use_known: bool = True
+    used: frozenset[str] = frozenset()
     updated: Mapping[str, float] = MappingProxyType({})
     rows: ClassVar[tuple[str, ...]] = ("",)
     of_all_processes: ClassVar[bool] = False

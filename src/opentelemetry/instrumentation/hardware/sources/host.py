@@ -64,6 +64,7 @@ class Host(Source):
         config = self.context.config
         self._machine = machine(self.context.drivers)
         self._is_per_cpu = "cpu" in (config.detail or ())
+        self._all_devices = "devices" in (config.detail or ())
         self._exports_idle = config.names(c.SYSTEM_CPU_UTILIZATION)
         self._memory_usage = _each(c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, *c.MEMORY_STATES)
         self._memory_shares = _each(c.SYSTEM_MEMORY_UTILIZATION, c.MEMORY_STATE, *c.MEMORY_STATES)
@@ -180,11 +181,12 @@ class Host(Source):
                 yield series, counts[name]
 
     def _storage(self) -> Iterator[Point]:
-        for name, disk in self._machine.disks().items():
+        for name, disk in self._machine.disks(self._all_devices).items():
             yield from self._disks.points(name, disk)
 
     def _network(self) -> Iterator[Point]:
-        for name, interface in self._machine.interfaces(self.context.config.interfaces).items():
+        wanted = self.context.config.interfaces
+        for name, interface in self._machine.interfaces(wanted, self._all_devices and wanted is None).items():
             yield from self._interfaces.points(name, interface)
 
 

@@ -113,8 +113,9 @@ class LinuxMachine:
 
     # -- disks and network
 
-    def disks(self) -> Mapping[str, Disk]:
-        return dict(procfs.diskstats(self._read("/proc/diskstats"), self._is_hardware_disk))
+    def disks(self, every: bool = False) -> Mapping[str, Disk]:
+        is_wanted = (lambda name: True) if every else self._is_hardware_disk
+        return dict(procfs.diskstats(self._read("/proc/diskstats"), is_wanted))
 
     def _is_hardware_disk(self, name: str) -> bool:
         """Whether a disk is backed by a device. Partitions, loop and RAM disks, RAID and LVM volumes are not.
@@ -131,8 +132,8 @@ class LinuxMachine:
             self._is_hardware[name] = not is_virtual and self._files.exists(device)
         return self._is_hardware[name]
 
-    def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        wanted = self._default_interfaces() if names is None else names
+    def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
+        wanted = None if every else self._default_interfaces() if names is None else names
         return dict(procfs.net_dev(self._read("/proc/net/dev"), wanted))
 
     def _default_interfaces(self) -> list[str]:

@@ -164,11 +164,11 @@ class Machine(Protocol):
         pgminfault is the number of page faults that were not major.
         """
 
-    def disks(self) -> Mapping[str, Disk]:
-        """The disks that are hardware, without partitions."""
+    def disks(self, every: bool = False) -> Mapping[str, Disk]:
+        """The disks that are hardware, without partitions; or every one that the system counts."""
 
-    def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
-        """The named interfaces; by default those that are hardware."""
+    def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
+        """The named interfaces; by default those that are hardware, or every one."""
 
     def connections(self) -> Mapping[tuple[str, str], int]:
         """The number of sockets by transport and state."""

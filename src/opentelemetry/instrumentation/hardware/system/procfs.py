@@ -113,12 +113,12 @@ def diskstats(text: bytes, is_wanted: Callable[[str], bool]) -> Iterator[tuple[s
             )
 
 
-def net_dev(text: bytes, names: Sequence[str]) -> Iterator[tuple[str, Interface]]:
-    """``/proc/net/dev``: the named interfaces."""
+def net_dev(text: bytes, names: Sequence[str] | None) -> Iterator[tuple[str, Interface]]:
+    """``/proc/net/dev``: the named interfaces; all without names."""
     for line in lines(text)[2:]:
         label, _, rest = line.partition(b":")
         name = label.strip().decode(errors="backslashreplace")  # the kernel accepts any bytes
-        if name in names:
+        if names is None or name in names:
             received, packets_received, errors_received, dropped_received, *_ = map(int, rest.split())
             sent, packets_sent, errors_sent, dropped_sent, *_ = map(int, rest.split()[8:])
             yield (

@@ -106,19 +106,19 @@ class PsutilMachine:
         page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
         return {"pswpin": swap["sin"] // page, "pswpout": swap["sout"] // page}
 
-    def disks(self) -> Mapping[str, Disk]:
+    def disks(self, every: bool = False) -> Mapping[str, Disk]:
         counters = self._psutil.call("disk_io_counters", True) or {}
         return {
             name: _disk(each)
             for name, each in counters.items()
-            if not _is_partition(name, counters) and not name.startswith(_VIRTUAL_DISKS)
+            if every or not (_is_partition(name, counters) or name.startswith(_VIRTUAL_DISKS))
         }
 
-    def interfaces(self, names: Sequence[str] | None = None) -> Mapping[str, Interface]:
+    def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
         return {
             name: _interface(each)
             for name, each in self._psutil.call("net_io_counters", True).items()
-            if (name in names if names is not None else not name.startswith(_VIRTUAL_INTERFACES))
+            if every or (name in names if names is not None else not name.startswith(_VIRTUAL_INTERFACES))
         }
 
     def connections(self) -> Mapping[tuple[str, str], int]:

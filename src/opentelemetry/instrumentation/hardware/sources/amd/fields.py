@@ -48,6 +48,7 @@ UTILIZATION: Final = utilization("general")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 POWER: Final = _power("µW")
+OVERDRIVE: Final = Field(c.HW_GPU_MEMORY_OVERDRIVE, unit="%")
 POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW", least=0.01, most=20_000)
 
 SYSFS: Final[Mapping[str, Field]] = {
@@ -59,6 +60,7 @@ SYSFS: Final[Mapping[str, Field]] = {
 
 SYSFS_SLOW: Final[Mapping[str, Field]] = {
     "pcie_replay_count": errors("pcie_replay", most=_COUNT),
+    "pp_mclk_od": OVERDRIVE,
     "pp_dpm_sclk": frequency_limit("graphics"),
     "pp_dpm_mclk": frequency_limit("memory"),
 }
@@ -193,6 +195,8 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
     "GPU use (%)": utilization("general"),
     "GPU Memory Read/Write Activity (%)": utilization("memory"),
     "GPU memory use (%)": utilization("memory"),  # the name of the same in ROCm 5
+    "GPU Memory OverDrive value (%)": OVERDRIVE,
+    "GPU Memory Allocated (VRAM%)": Field(c.HW_GPU_MEMORY_UTILIZATION, unit="%"),  # without the sizes in bytes
     "VRAM Total Memory (B)": memory_total(),
     "VRAM Total Used Memory (B)": memory_used(least=1),
     **{

@@ -33,6 +33,8 @@ _CARD = re.compile("card([0-9]{1,4})")
 _CLOCK = re.compile(r"^(?:[0-9]+ )?\(?([0-9.]+Mhz)\)?$|^[0-9]+Mhz - (?=[0-9.]+Mhz$)", re.IGNORECASE)
 """Clocks of rocm-smi: ``(1700Mhz)``, ``1 (1502Mhz)``, and ranges, of which the upper end counts."""
 
+_PERCENT: Final = "GPU Memory Allocated (VRAM%)"
+
 Texts: TypeAlias = "Mapping[str, str]"
 """A tool's keys or paths, and its values as text."""
 
@@ -181,7 +183,12 @@ def parse_rocm_smi(printed: bytes) -> dict[int, dict[str, str]]:
 
 def rocm_smi_gpus(cards: Mapping[int, Texts]) -> list[GpuOutput]:
     """The GPUs in the output of ``rocm-smi``."""
-    return _gpus(cards, ROCM_SMI, ROCM_SMI_FACTS)
+    sizes = {"VRAM Total Memory (B)", "VRAM Total Used Memory (B)"}  # more exact than whole percent
+    gpus = {
+        number: {key: text for key, text in texts.items() if key != _PERCENT or not sizes <= texts.keys()}
+        for number, texts in cards.items()
+    }
+    return _gpus(gpus, ROCM_SMI, ROCM_SMI_FACTS)
 
 
 # -- both

@@ -49,6 +49,7 @@ TEMPERATURE: Final = temperature("gpu", least=0.001, most=150)
 POWER: Final = power(least=1e-12, most=5000)
 IDLE_POWER: Final = power(most=5000)
 MEMORY_USED: Final = memory_used(least=1)
+MEMORY_ALLOCATED: Final = Field(c.HW_GPU_MEMORY_ALLOCATED, least=1)
 FREQUENCY: Final = frequency("graphics", least=1, most=20e9)
 CPU_SPEED: Final = Field(c.HW_CPU_SPEED, unit="MHz", least=1, most=20e9)
 HOST_POWER: Final = Field(c.HW_HOST_POWER, least=1e-12, most=5000)
@@ -70,6 +71,7 @@ STATS_2: Final[Mapping[str, tuple[str, Field]]] = {
     "renderUtilization": (GPU, RENDERER),
     "tilerUtilization": (GPU, TILER),
     "inUseSystemMemory": (GPU, MEMORY_USED),
+    "allocatedSystemMemory": (GPU, MEMORY_ALLOCATED),
     "recoveryCount": (GPU, RECOVERIES),
     "gpuPower": (GPU, POWER),
     "systemPower": (HOST, HOST_POWER),
@@ -88,6 +90,7 @@ IOREG: Final[Mapping[str, tuple[str, Field]]] = {
     "Renderer Utilization %": (GPU, RENDERER),
     "Tiler Utilization %": (GPU, TILER),
     "In use system memory": (GPU, MEMORY_USED),
+    "Alloc system memory": (GPU, MEMORY_ALLOCATED),
     "recoveryCount": (GPU, RECOVERIES),
 }
 """Keys of ``PerformanceStatistics`` in the I/O registry."""

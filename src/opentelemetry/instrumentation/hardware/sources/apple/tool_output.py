@@ -20,6 +20,7 @@ from opentelemetry.instrumentation.hardware.sources.apple.fields import (
     IDLE_POWER,
     IOREG,
     MACMON,
+    MEMORY_ALLOCATED,
     MEMORY_USED,
     POWER,
     RECOVERIES,
@@ -46,12 +47,10 @@ class Output(NamedTuple):
     Attributes:
         values: The plausible values by part of the Mac, in the units of the tool.
         model: The name of the chip; "" if unknown.
-        allocated: Bytes allocated for the GPU; 0 if unknown.
     """
 
     values: Mapping[str, Mapping[Field, Number]]
     model: str = ""
-    allocated: Number = 0
 
 
 def parse_stats(text: bytes) -> Output:
@@ -70,18 +69,17 @@ def parse_stats(text: bytes) -> Output:
     is_second = "inUseSystemMemory" in document
     values = _select(document, STATS_2 if is_second else STATS_1)
     gpu = values.setdefault(GPU, {})
-    allocated = _plausible(MEMORY_USED, document.get("allocatedSystemMemory")) or 0
     sensors = [_plausible(TEMPERATURE, document.get(name)) for name in STATS_2_TEMPERATURES if is_second]
     celsius = [each for each in sensors if each is not None]
     if celsius:
         gpu[TEMPERATURE] = sum(celsius) / len(celsius)
     # A utilization of 0 is plausible if another value shows that it was measured.
-    is_measured = bool(MEMORY_USED in gpu or allocated) if is_second else bool({*gpu} - {UTILIZATION})
+    is_measured = bool({MEMORY_USED, MEMORY_ALLOCATED} & gpu.keys()) if is_second else bool({*gpu} - {UTILIZATION})
     if not is_measured:
         gpu.pop(RECOVERIES, None)
         if gpu.get(UTILIZATION) == 0:
             del gpu[UTILIZATION]
-    return _output(values, document.get("name"), allocated)
+    return _output(values, document.get("name"))
 
 
 def parse_ioreg(text: bytes) -> Output:
@@ -109,8 +107,7 @@ def parse_ioreg(text: bytes) -> Output:
     statistics = gpu.get("PerformanceStatistics")
     if not isinstance(statistics, dict):
         raise ValueError("ioreg reports no PerformanceStatistics of the GPU")
-    allocated = _plausible(MEMORY_USED, statistics.get("Alloc system memory")) or 0
-    return _output(_select(statistics, IOREG), gpu.get("model"), allocated)
+    return _output(_select(statistics, IOREG), gpu.get("model"))
 
 
 def parse_macmon(line: bytes) -> Output:
@@ -157,12 +154,12 @@ def mean(outputs: Sequence[Output]) -> Output:
     return outputs[-1]._replace(values=means) if len(outputs) > 1 else outputs[0]
 
 
-def _output(values: Mapping[str, Mapping[Field, Number]], model: object, allocated: Number = 0) -> Output:
+def _output(values: Mapping[str, Mapping[Field, Number]], model: object) -> Output:
     known = {part: of_part for part, of_part in values.items() if of_part}
     if not known:
         raise ValueError("the tool reports no plausible number")
     name = model.strip()[:100] if isinstance(model, str) and model.isprintable() else ""
-    return Output(known, name, allocated)
+    return Output(known, name)
 
 
 def _select(document: Mapping[str, Any], table: Mapping[str, tuple[str, Field]]) -> dict[str, dict[Field, Number]]:

@@ -178,6 +178,7 @@ class Gpu(NvmlDevice):
             Call(self._health.read, *self._health.fields),
             *(self._rarely(field, name) for name, field in f.PCIE_NOW.items()),
             *(self._limit(field, name) for name, field in f.PCIE_MAX.items()),
+            *([Call(self._volatile_errors, *f.VOLATILE_ERRORS)] if self._config.wants(c.HW_GPU_MEMORY_ERRORS) else []),
             *([Call(self._bar1, f.BAR1_USED, f.BAR1_TOTAL)] if self._wants_bar1() else []),
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
@@ -235,6 +236,12 @@ class Gpu(NvmlDevice):
             return found
 
         return Call(call, field)
+
+    def _volatile_errors(self) -> Values:
+        return {
+            field: self.get("MemoryErrorCounter", kind, n.VOLATILE_ECC, n.DEVICE_MEMORY)
+            for kind, field in enumerate(f.VOLATILE_ERRORS)
+        }
 
     def _wants_bar1(self) -> bool:
         return self._config.wants(c.HW_GPU_BAR1_USAGE) or self._config.wants(c.HW_GPU_BAR1_LIMIT)

@@ -283,6 +283,11 @@ PIPES: Final = {
 }
 """The same with ``DETAIL=gpu``."""
 
+VOLATILE_ERRORS: Final = tuple(
+    Field(c.HW_GPU_MEMORY_ERRORS, {c.ERROR_TYPE: kind}) for kind in ("corrected", "uncorrected")
+)
+"""Of the device memory since the driver was loaded, in the order of ``nvmlMemoryErrorType_t``."""
+
 # Files of the kernel driver nvgpu.
 
 JETSON_LOAD: Final = utilization("general", unit=(1, 1000))
@@ -313,7 +318,7 @@ XML_POWER: Final = power()
 XML_TOTAL: Final = memory_total("MiB")
 XML_USED: Final = memory_used("MiB")
 
-XML: Final[Mapping[Field, tuple[str, ...]]] = {
+XML: Final[dict[Field, tuple[str, ...]]] = {
     GENERAL: ("utilization/gpu_util",),
     MEMORY_BUSY: ("utilization/memory_util",),
     ENGINES["Encoder"]: ("utilization/encoder_util",),
@@ -396,6 +401,11 @@ and ``a - b`` a difference.
 
 Not read: the PCIe throughput, which covers only 20 ms, and ``tlimit``, which is the distance to a threshold.
 """
+
+XML_VOLATILE_ERRORS: Final[dict[Field, tuple[str, ...]]] = {
+    field: (f"ecc_errors/volatile/dram_{kind}", f"ecc_errors/volatile/{former}/device_memory")
+    for field, kind, former in zip(VOLATILE_ERRORS, ("correctable", "uncorrectable"), ("single_bit", "double_bit"))
+}
 
 _EVENTS: Final = ("clocks_event_reasons/clocks_event_reason", "clocks_throttle_reasons/clocks_throttle_reason")
 

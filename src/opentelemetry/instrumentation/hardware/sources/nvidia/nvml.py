@@ -38,6 +38,10 @@ UNKNOWN: Final = 999
 XID: Final = 8
 """``nvmlEventTypeXidCriticalError``."""
 
+# NVML_VOLATILE_ECC, NVML_MEMORY_LOCATION_DEVICE_MEMORY
+VOLATILE_ECC: Final = 0
+DEVICE_MEMORY: Final = 2
+
 _LIBRARY: Final = "libnvidia-ml.so.1"
 
 _ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)

@@ -140,13 +140,14 @@ class SmiGpu(SmiDevice):
     remedies = REMEDIES
     parts: dict[int, SmiInstance]  # type: ignore[assignment]
 
-    def __init__(self, id: str, index: int, host: Host) -> None:  # noqa: A002
+    def __init__(self, id: str, index: int, host: Host, wants_errors: bool = False) -> None:  # noqa: A002
         super().__init__(id, f"GPU {index}", index)
         self.is_unidentified = id == f"gpu{index}"
         self.aliases = () if self.is_unidentified else cuda_aliases(id)
         self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
         self._fabric = component(self, "fabric", "network")
         self._components = {name: component(self, name, name) for name in f.XML_SCOPES}
+        self._fields = f.XML | f.XML_VOLATILE_ERRORS if wants_errors else f.XML
         self._host = host
         self._lost = ""
         self._is_decided = self._has_processes = False
@@ -243,7 +244,7 @@ class SmiGpu(SmiDevice):
             DeviceFailed: The GPU is lost.
         """
         self.unsupported.clear()
-        found = self.values(f.XML)
+        found = self.values(self._fields)
         if self._lost or (not found and UNKNOWN in self.texts.values()):
             raise DeviceFailed(self._lost or UNKNOWN)
         reasons: dict[Field, object] = {}
@@ -315,9 +316,10 @@ class NvidiaSmi(AcceleratorDriver):
     def _take(self, document: Document) -> None:
         self.errors = [document.problem] if document.problem else []
         self._listed: list[SmiGpu] = []
+        wants_errors = self._source.context.config.wants(c.HW_GPU_MEMORY_ERRORS)
         for index, element in enumerate(document.gpus):
             uuid = fact(element.findtext("uuid") or "", "(GPU-)?[0-9a-fA-F-]{4,64}") or f"gpu{index}"
-            gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._host))
+            gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._host, wants_errors))
             gpu.update(element, document.driver, document.cuda)
             self._listed.append(gpu)
 

@@ -64,4 +64,6 @@ def scraped_metric(endpoint: str, sample: Sample, kind: Kind) -> Metric:
         unit = "{observation}"  # a gauge in "1" would be a ratio
     if not re.fullmatch(r"[!-~]{0,63}", unit):
         unit = ""
-    return Metric(sample.name, kind, unit, sample.help[:_MAX_HELP], standard=False, endpoint=endpoint)
+    return Metric(
+        sample.name, kind, unit, sample.help[:_MAX_HELP], source=sample.type, standard=False, endpoint=endpoint
+    )

@@ -6,7 +6,7 @@ The devices are numbered by the programs that use them. Each service answers for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.sources.tpu.device import Devices, T
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import MIN_INTERVAL, Profiler
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
-from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged
+from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged, statistics
 from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk, tool
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
@@ -61,6 +61,9 @@ class TpuDriver(AcceleratorDriver):
         self.min_interval = MIN_INTERVAL if self._profiler else 0.0
         self._devices = Devices(presence.chips)
         self._accumulator = Accumulator()
+        self._statistics = [metric for metric in fields.STATISTICS if config.wants(metric)]
+        wanted = (name for metric in self._statistics for name in fields.STATISTICS[metric])
+        self._slow = (*dict.fromkeys((*fields.SLOW, *wanted)),)
         self._buffer_sizes: set[str] = set()
         self._unnumbered: dict[str, int] = {}
 
@@ -88,8 +91,8 @@ class TpuDriver(AcceleratorDriver):
         return True
 
     def sample_slow(self) -> None:
-        """Call eight more metrics of each program."""
-        answers = self._answers(fields.SLOW)
+        """Call eight more metrics of each program, and two more if they are wanted."""
+        answers = self._answers(self._slow)
         for device in self._devices.all():
             device.slow = {}
         for device, values in self._gauges(fields.SLOW_GAUGES, merged(answers)).items():
@@ -99,6 +102,24 @@ class TpuDriver(AcceleratorDriver):
         for kind, name in fields.TRANSFERS.items():
             for size, total in self._accumulator.sums(name, answers, self._buffer_size).items():
                 self._devices.whole.slow |= dict(zip(fields.transfers(kind, size.upper()), total))
+        self._take_statistics(merged(answers))
+
+    def _take_statistics(self, samples: Samples) -> None:
+        """Take mean and quantiles of the distributions, of all programs together."""
+        for metric in self._statistics:
+            for name in fields.STATISTICS[metric]:
+                groups: dict[tuple[TpuDevice, str], list[Mapping[str, Any]]] = {}
+                for sample in samples.get(name, ()):
+                    device, label = self._devices.whole, ""
+                    if name == fields.EXECUTION and sample.device is not None:
+                        device, label = self._devices.core(sample.device), sample.core_type
+                    elif name in fields.TRANSFERS.values():
+                        label = self._buffer_size(sample).upper()
+                    if sample.distribution and sample.distribution.get("count", 0) > 0:
+                        groups.setdefault((device, label), []).append(sample.distribution)
+                for (device, label), distributions in groups.items():
+                    for which, value in statistics(distributions).items():
+                        device.slow[fields.statistic(metric, name, label, which)] = value
 
     def _answers(self, names: tuple[str, ...]) -> Mapping[str, Samples]:
         if self.runtime is None:

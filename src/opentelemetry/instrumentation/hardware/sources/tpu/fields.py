@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field, npu_utilization
+from opentelemetry.instrumentation.hardware.model import Metric
 
 DUTY_CYCLE: Final = "tpu.runtime.tensorcore.dutycycle.percent"
 MEMORY_USED: Final = "tpu.runtime.hbm.memory.usage.bytes"
@@ -41,6 +42,9 @@ GAUGES: Final[Mapping[str, Field]] = {
 
 SLOW_GAUGES: Final[Mapping[str, Field]] = {IDLE_DURATION: Field(c.GOOGLE_TPU_IDLE_DURATION)}
 
+ROUND_TRIP: Final = "megascale.grpc_tcp_min_rtt.microsecond.cumulative.distribution"
+DELIVERY_RATE: Final = "megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distribution"
+
 SAMPLED: Final = (*GAUGES, QUEUE_SIZE)
 SLOW: Final = (*SLOW_GAUGES, EXECUTION, *TRANSFERS.values())
 
@@ -53,6 +57,8 @@ METRICS: Final[Mapping[str, str]] = {
     IDLE_DURATION: "google.tpu.idle.duration",
     EXECUTION: "google.tpu.hlo.execution.*",
     **{name: f"google.tpu.transfer.* ({kind})" for kind, name in TRANSFERS.items()},
+    ROUND_TRIP: "google.tpu.tcp.round_trip.time",
+    DELIVERY_RATE: "google.tpu.tcp.delivery.rate",
 }
 """The metrics that are missing if the runtime does not support one of its own, for messages."""
 
@@ -69,6 +75,34 @@ def transfers(kind: str, buffer_size: str) -> tuple[Field, Field]:
 def queue_size(core_type: str) -> Field:
     """Return the field of the programs that wait for a core. An unknown type of core is ""."""
     return Field(c.GOOGLE_TPU_HLO_QUEUE_SIZE, {c.TPU_CORE_TYPE: core_type} if core_type else {})
+
+
+STATISTICS: Final[Mapping[Metric, tuple[str, ...]]] = {
+    c.GOOGLE_TPU_HLO_EXECUTION_LATENCY: (EXECUTION,),
+    c.GOOGLE_TPU_TRANSFER_LATENCY: (*TRANSFERS.values(),),
+    c.GOOGLE_TPU_TCP_ROUND_TRIP: (ROUND_TRIP,),
+    c.GOOGLE_TPU_TCP_DELIVERY_RATE: (DELIVERY_RATE,),
+}
+"""Metrics that are mean and quantiles of distributions, with the distributions."""
+
+_KINDS: Final = {name: kind for kind, name in TRANSFERS.items()}
+
+
+def statistic(metric: Metric, distribution: str, label: str, which: str) -> Field:
+    """Return the field of a statistic of a distribution.
+
+    Args:
+        metric: The metric, one of :data:`STATISTICS`.
+        distribution: The distribution.
+        label: The core type of executions, the buffer size of transfers; else "".
+        which: ``mean`` or a quantile.
+    """
+    attributes = {c.TPU_STATISTIC: which}
+    if metric is c.GOOGLE_TPU_HLO_EXECUTION_LATENCY and label:
+        attributes[c.TPU_CORE_TYPE] = label
+    if metric is c.GOOGLE_TPU_TRANSFER_LATENCY:
+        attributes |= {c.TPU_TRANSFER_KIND: _KINDS[distribution]} | ({c.TPU_BUFFER_SIZE: label} if label else {})
+    return Field(metric, attributes, (125_000, 1) if metric is c.GOOGLE_TPU_TCP_DELIVERY_RATE else "us")
 
 
 TENSORCORE: Final = npu_utilization("tensorcore")

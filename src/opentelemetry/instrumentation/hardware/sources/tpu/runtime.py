@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
@@ -215,3 +215,30 @@ class Accumulator:
         self._last[key, program] = now
         self._sums[key] = Total(before.events + now.events - last.events, seconds)
         return self._sums[key]
+
+
+_QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p999": 0.999}
+
+
+def statistics(distributions: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return mean and quantiles of several distributions together, as tpu-info and W&B compute them.
+
+    Quantiles are those of the distributions with the same buckets as the first one. Counts are spread evenly within
+    their buckets; the last bucket has no upper end.
+    """
+    means = [(each["count"], each["mean"]) for each in distributions if "mean" in each]
+    found = {"mean": sum(count * mean for count, mean in means) / sum(count for count, _ in means)} if means else {}
+    bounds = distributions[0].get("bounds", ())
+    counts = [
+        sum(column) for column in zip(*(each["buckets"] for each in distributions if each.get("bounds") == bounds))
+    ]
+    for name, share in _QUANTILES.items():
+        rank, below = share * sum(counts), 0
+        for place, count in enumerate(counts):
+            if count > 0 and below + count >= rank:
+                low = bounds[place - 1] if place else 0.0
+                high = bounds[place] if place < len(bounds) else low
+                found[name] = float(low + (rank - below) / count * (high - low))
+                break
+            below += count
+    return found

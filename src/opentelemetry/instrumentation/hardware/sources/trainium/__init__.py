@@ -63,6 +63,7 @@ class Trainium(AcceleratorSource):
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         """Select what the observed program uses, and report its runtimes."""
         used = {f"neuroncore{core}" for runtime in self.runtimes for core in runtime.used_cores}
+        self.used = frozenset(used)
         for device in self.selection.devices:
             for id in sorted(device.ids) if device.ids & used else ():  # noqa: A001
                 if id == device.id or id in used:

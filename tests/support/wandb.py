@@ -1,0 +1,77 @@
+"""Rows of W&B's keys: of a session with the drivers of a machine, and of points that a test makes up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry.instrumentation.hardware import wandb
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.model import Point, Snapshot, Values
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
+from opentelemetry.instrumentation.hardware.settings import Config
+
+
+class Watched:
+    """A session of some sources; each call of :meth:`row` collects.
+
+    Attributes:
+        viewer: Collects.
+        missing: What the last row lacks and why.
+    """
+
+    def __init__(self, session: Session, pid: int) -> None:
+        self.viewer = Viewer(session)
+        self._rows = wandb.Rows(self.viewer.first, time.time(), session.config, pid)
+        self.missing: list[str] = []
+
+    def row(self) -> dict[str, float]:
+        """The keys of now, without time stamps."""
+        view = self.viewer.collect()
+        self.missing = [*view.unsupported]
+        return {key: value for key, value in self._rows.row(view).items() if not key.startswith("_")}
+
+
+@contextmanager
+def watched(sources: str, pid: int, drivers: Drivers | None = None, **settings: object) -> Iterator[Watched]:
+    """A session of sources with the drivers of a machine; by default of this one."""
+    config = wandb.needs(Config.read({"sources": sources, **settings}, {}))
+    make = None if drivers is None else lambda name: drivers
+    session = Session(config, pid, 1.0, make, {})
+    session.start()
+    try:
+        yield Watched(session, pid)
+    finally:
+        session.close()
+
+
+def row(sources: str, pid: int, drivers: Drivers | None = None, **settings: object) -> dict[str, float]:
+    """The keys of one row."""
+    with watched(sources, pid, drivers, **settings) as watching:
+        return watching.row()
+
+
+def points(
+    *now: Point,
+    first: Iterable[Point] = (),
+    used: Iterable[str] = (),
+    rates: Mapping[object, float] | None = None,
+    **more: object,
+) -> wandb.Points:
+    """The points of a snapshot."""
+    snapshots = []
+    for listed in (now, first):
+        values: Values = {}
+        for series, value in listed:
+            assert isinstance(value, (int, float))
+            values.setdefault(series.metric, []).append((value, series.attributes))
+        snapshots.append(Snapshot(values))
+    view = View(0.0, 1.0, snapshots[0], rates or {}, (), None, {}, frozenset(used))  # type: ignore[arg-type]
+    return wandb.Points(view, snapshots[1], **more)  # type: ignore[arg-type]
+
+
+def keys(*now: Point, **more: object) -> dict[str, float]:
+    """The keys of points that a test makes up."""
+    return wandb.keys(points(*now, **more))  # type: ignore[arg-type]
