@@ -183,7 +183,7 @@ def is_process_metric(row: Metric) -> bool:
 RULES: dict[str, Callable[[Metric], object]] = {
     "name is dotted lower case": lambda row: re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+", row.name),
     "name is at most 255 long": lambda row: len(row.name) <= 255,
-    "unit is UCUM": lambda row: re.fullmatch(r"1|By|Hz|Cel|[sJWV]|rpm|\{[a-z_]{1,59}\}(/s)?", row.unit),
+    "unit is UCUM": lambda row: re.fullmatch(r"1|By(/s)?|Hz|Cel|[sJWV]|rpm|\{[a-z_]{1,59}\}(/s)?", row.unit),
     "help is an ASCII sentence": lambda row: (
         row.help.isascii() and not row.help[:1].islower() and row.help.endswith(".") and len(row.help.split()) >= 3
     ),

@@ -100,7 +100,7 @@ def test_wandb_keys_without_a_number_are_dropped(text: str) -> None:
 RECORDED: dict[str, dict[str, float]] = {
     "rocm-smi_telegraf_mi100_rocm571.json": {
         **{f"gpu.{card}.gpu": 0 for card in range(6)},
-        **{f"gpu.{card}.memoryAllocated": 0 for card in range(6)},
+        **{f"gpu.{card}.memoryAllocated": 0.0198 for card in range(6)},
         **{f"gpu.{card}.memoryOverDrive": 0 for card in range(6)},
         "gpu.0.temp": 30,
         "gpu.1.temp": 38,
@@ -110,7 +110,7 @@ RECORDED: dict[str, dict[str, float]] = {
     },
     "rocm-smi_telegraf_rx6700xt_rocm612.json": {
         "gpu.0.gpu": 0,
-        "gpu.0.memoryAllocated": 12,
+        "gpu.0.memoryAllocated": 12.222,
         "gpu.0.memoryReadWriteActivity": 0,
         "gpu.0.memoryOverDrive": 0,
         "gpu.0.temp": 46,
@@ -144,12 +144,16 @@ RECORDED: dict[str, dict[str, float]] = {
     "rocm-smi_6.1.2_fakesysfs_card1_broken.json": {
         "gpu.0.gpu": 42,
         "gpu.0.powerWatts": 41,
-        "gpu.1.memoryAllocated": 0,
+        "gpu.1.memoryAllocated": 12.0,
         "gpu.1.temp": 46,
     },
     "rocm-smi_no-amd-gpus-specified.stdout.txt": {},
 }
-"""W&B's keys of recorded output; the first three files are of real machines."""
+"""W&B's keys of recorded output; the first three files are of real machines.
+
+``memoryAllocated`` is the quotient of the sizes where the tool prints them; W&B takes the tool's whole percent,
+which is that of the activity in ROCm 5.
+"""
 
 
 @pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))
@@ -222,7 +226,7 @@ def test_failing_rocm_smi_is_reported_once(snapshot: Snapshot) -> None:
 
 def test_wandb_keys_of_sysfs_and_rocm_smi_agree() -> None:
     need(lambda: program("rocm-smi"))
-    keys = children.scene("radeon_machine", "keys")
+    keys = children.scene("machines/radeon_machine", "keys")
     tool = {key: value for key, value in keys["tool"].items() if "Allocated" not in key}  # activity in ROCm 5
     assert len(tool) >= 10
     assert {key: keys["files"].get(key) for key in tool} == tool

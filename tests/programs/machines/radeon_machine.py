@@ -20,7 +20,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from tests.programs import namespace
+from tests.support import namespace
 from tests.support.wandb import watched
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table

@@ -44,6 +44,7 @@ RECORDED = {
             "hw.gpu.utilization renderer": 0.0,
             "hw.gpu.utilization tiler": 0.0,
             "hw.gpu.memory.usage": 698499072,
+            "hw.gpu.memory.allocated": 3188637696,
             "hw.temperature gpu": (57.583431243896484 + 58.314537048339844 + 55.276527404785156 + 55.203269958496094)
             / 4,
             "hw.errors recovery": 0,
@@ -89,6 +90,7 @@ RECORDED = {
             "hw.gpu.utilization renderer": 0.02,
             "hw.gpu.utilization tiler": 0.02,
             "hw.gpu.memory.usage": 340983808,
+            "hw.gpu.memory.allocated": 1214005248,
             "hw.errors recovery": 0,
         }
     },

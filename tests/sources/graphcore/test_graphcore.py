@@ -60,7 +60,7 @@ class Library:
 
     def __init__(self, folder: Path, *devices: Mapping[str, str], **how: object) -> None:
         self.folder = folder
-        shutil.copy(PROGRAMS / "graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
+        shutil.copy(PROGRAMS / "tools/graphcore_gcipuinfo.py", folder / "gcipuinfo.py")
         self.settings: dict[str, Any] = {"gcipuinfo": str(folder), "sample_interval": 1}
         self.report(*devices, **how)
 
@@ -488,7 +488,7 @@ def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: p
 
 def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
     """Holds for the sources of IPUs, TPUs and Neuron devices."""
-    found = json.loads(run(command("npu_absent")).stdout)
+    found = json.loads(run(command("machines/npu_absent")).stdout)
     if set(found["states"].values()) != {"absent"}:
         pytest.skip(f"this machine has one: {found['states']}")
     assert found == {

@@ -163,11 +163,11 @@ def test_wandb_quantiles_equal_those_of_tpu_info() -> None:
 
 @pytest.fixture(scope="module")
 def machine() -> Any:
-    """The output of tpu-info and otel-hardware on the simulated machine of `programs/tpu_machine.py`."""
+    """The output of tpu-info and otel-hardware on the simulated machine of `programs/machines/tpu_machine.py`."""
     if sys.platform != "linux":
         pytest.skip("namespaces are Linux's")
     done = subprocess.run(
-        children.command("tpu_machine"),
+        children.command("machines/tpu_machine"),
         env=children.environment(),
         capture_output=True,
         text=True,

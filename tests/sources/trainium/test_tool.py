@@ -45,7 +45,7 @@ class Tool:
     def __init__(self, folder: Path, *reports: Mapping[str, Any], **how: object) -> None:
         self.folder = folder
         path = folder / "neuron-monitor"
-        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "neuron_monitor.py"} {folder} "$@"\n')
+        path.write_text(f'#!/bin/sh\nexec {sys.executable} {PROGRAMS / "tools/neuron_monitor.py"} {folder} "$@"\n')
         path.chmod(0o755)
         (folder / "reports").write_text("".join(json.dumps(each) + "\n" for each in reports))
         (folder / "how").write_text(json.dumps({"faster": 50, **how}))
@@ -209,7 +209,7 @@ def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) 
 @linux
 def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
-    with started(command("neuron_reads", tool.settings["neuron_monitor"])) as child:
+    with started(command("tools/neuron_reads", tool.settings["neuron_monitor"])) as child:
         assert child.stdout is not None
         assert child.stdout.readline().strip() == "read"
         pid = tool.runs[0]["pid"]

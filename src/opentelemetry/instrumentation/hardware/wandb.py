@@ -636,13 +636,14 @@ AMD: Final = _each(
         "gpu.{i}.memoryAllocated", "%", "memory in use / total memory; from rocm-smi of ROCm 5, which may not print "
         "them, the share of time in which memory was read or written",
         _first(_MEMORY_SHARE, _series(c.HW_GPU_UTILIZATION, _BY_MEMORY, 100)),
-        (*_MEMORY_METRICS, c.HW_GPU_UTILIZATION), "W&B takes rocm-smi's `GPU memory use (%)`, which is activity, first",
+        (*_MEMORY_METRICS, c.HW_GPU_UTILIZATION),
+        "W&B takes the whole percent of rocm-smi, of ROCm 5 `GPU memory use (%)`, which is the activity",
     ),
     _row(
         "gpu.{i}.memoryReadWriteActivity", "%", "share of the time in which memory was read or written",
         c.HW_GPU_UTILIZATION, _BY_MEMORY, 100,
     ),
-    _row("gpu.{i}.memoryOverDrive", "%", "overdrive of the memory clock", c.HW_GPU_MEMORY_OVERDRIVE, factor=100),
+    _row("gpu.{i}.memoryOverDrive", "%", "overdrive of the memory clock", c.HW_GPU_MEMORY_OVERDRIVE_RATIO, factor=100),
     _row("gpu.{i}.temp", "°C", "temperature of the memory", c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: "memory"}),
     _row("gpu.{i}.powerWatts", "W", "power", c.HW_POWER),
     ("gpu.{i}.powerPercent", "%", "power / power limit", _power_percent, _POWER_METRICS, ""),

@@ -90,8 +90,8 @@ HW_GPU_MEMORY_ALLOCATED = updown(
     source="Apple: Alloc system memory of the I/O registry",
     opt_in="gpu", standard=False,
 )
-HW_GPU_MEMORY_OVERDRIVE = gauge(
-    "hw.gpu.memory.overdrive", "1", HW_DEVICE,
+HW_GPU_MEMORY_OVERDRIVE_RATIO = gauge(
+    "hw.gpu.memory.overdrive_ratio", "1", HW_DEVICE,
     "How far the memory clock may exceed its default, as a share of it.",
     source="amdgpu: pp_mclk_od; rocm-smi: GPU Memory OverDrive value",
     opt_in="gpu", standard=False,

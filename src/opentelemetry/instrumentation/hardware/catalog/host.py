@@ -139,6 +139,7 @@ SYSTEM_DISK_IO = counter(
     "system.disk.io", "By", (DEVICE, DISK_DIRECTION),
     "Bytes read from and written to a disk. Partitions are not counted separately.",
     source="/proc/diskstats (sectors of 512 bytes); elsewhere psutil.disk_io_counters",
+    opt_in_extras="with DETAIL=devices also partitions and virtual disks",
 )
 SYSTEM_DISK_OPERATIONS = counter(
     "system.disk.operations", "{operation}", (DEVICE, DISK_DIRECTION),
@@ -178,6 +179,7 @@ SYSTEM_NETWORK_IO = counter(
     "system.network.io", "By", (INTERFACE, NETWORK_DIRECTION),
     "Bytes sent and received by an interface.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
+    opt_in_extras="with DETAIL=devices also virtual interfaces, such as loopback",
 )
 SYSTEM_NETWORK_PACKET_COUNT = counter(
     "system.network.packet.count", "{packet}", (INTERFACE, NETWORK_DIRECTION),

@@ -48,7 +48,7 @@ UTILIZATION: Final = utilization("general")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 POWER: Final = _power("µW")
-OVERDRIVE: Final = Field(c.HW_GPU_MEMORY_OVERDRIVE, unit="%")
+OVERDRIVE: Final = Field(c.HW_GPU_MEMORY_OVERDRIVE_RATIO, unit="%")
 POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW", least=0.01, most=20_000)
 
 SYSFS: Final[Mapping[str, Field]] = {
