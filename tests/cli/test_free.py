@@ -17,9 +17,9 @@ from tests.support.commands import otel_hardware
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, thor, unified
 
-from opentelemetry.instrumentation.hardware import drivers
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.cli.free import Limit, _memory, _percent
+from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
@@ -397,7 +397,7 @@ AMD_CASES = {
 @contextmanager
 def machine_with(files: amdsysfs.Files) -> Iterator[None]:
     commands()  # one of them has a subclass of Drivers
-    with patch.object(drivers, "Drivers", lambda: Equipped(files)):
+    with patch.object(session, "Drivers", lambda: Equipped(files)):
         yield
 
 

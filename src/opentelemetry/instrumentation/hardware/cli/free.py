@@ -6,8 +6,8 @@ import argparse
 import os
 import re
 import threading
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.accelerators.driver import Occupancy
     from opentelemetry.instrumentation.hardware.accelerators.selection import Assignable
     from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-    from opentelemetry.instrumentation.hardware.model import Number, Point
+    from opentelemetry.instrumentation.hardware.model import Number, Series
+    from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 
 HELP = "print idle GPUs: CUDA_VISIBLE_DEVICES=$(otel-hardware free 2)"
 
@@ -202,21 +203,20 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
     Raises:
         Mistake: No GPU can be read.
     """
-    from opentelemetry.instrumentation.hardware.drivers import Drivers
-    from opentelemetry.instrumentation.hardware.sources import SourceContext
+    from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.sources.amd import Amd
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
     if config.devices == ["process"]:  # no process uses a GPU yet
-        config = Config.read({"devices": "all"})
+        config = config.changed(devices=["all"])
     sources = {"nvidia": Nvidia, "amd": Amd}
     present = [name for name, source in sources.items() if source.prepare(config)]
     name = vendor or next(iter(present or sources))
-    source = sources[name](SourceContext(config, Drivers(), os.getpid()))
     results: list[list[_Gpu] | Mistake] = []
     # A call of a driver that hangs cannot be interrupted, so it gets a thread of its own.
-    thread = threading.Thread(target=lambda: results.append(_read(source, _VENDORS[name])), daemon=True)
     with collected_logs() as messages:
+        (runner,) = Session(config.changed(sources=[name]), environ={}).runners
+        thread = threading.Thread(target=lambda: results.append(_read(runner, _VENDORS[name])), daemon=True)
         thread.start()
         thread.join(_TIMEOUT)
     for message in messages:
@@ -229,25 +229,32 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
     return results[0]
 
 
-def _read(source: AcceleratorSource, vendor: str) -> list[_Gpu] | Mistake:
-    from opentelemetry.instrumentation.hardware.model import Unavailable
+def _read(runner: SourceRunner, vendor: str) -> list[_Gpu] | Mistake:
+    """Read the GPUs once, in this thread."""
+    from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+    from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
+    runner.read()
     try:
-        source.open()
-        return _gpus(source, [*source.read_all()])
-    except Unavailable as gone:
-        fix = f"install {vendor}'s driver, or start the container with its GPUs (docker run {_CONTAINER[vendor]})"
-        return Mistake(f"{gone.reason.rstrip('.')}. To fix it: {gone.fix or fix}", 1)
+        if runner.state is State.UP and isinstance(runner.source, AcceleratorSource):
+            return _gpus(runner.source, runner.points(time.monotonic()))
+        reason, fix = (runner.problem.reason, runner.problem.fix) if runner.problem else ("", "")
+        if runner.state is State.ABSENT:
+            fix = (
+                fix
+                or f"install {vendor}'s driver, or start the container with its GPUs (docker run {_CONTAINER[vendor]})"
+            )
+            return Mistake(f"{reason.rstrip('.')}. To fix it: {fix}", 1)
+        return Mistake(f"the {vendor} GPUs cannot be read: {reason}", 1)
     except Mistake as mistake:
         return mistake
     except Exception as error:
         return Mistake(f"the {vendor} GPUs cannot be read: {error}", 1)
     finally:
-        with suppress(Exception):  # its values are read already
-            source.close()
+        runner.close()
 
 
-def _gpus(source: AcceleratorSource, points: Sequence[Point]) -> list[_Gpu]:
+def _gpus(source: AcceleratorSource, points: Sequence[tuple[Series, Number]]) -> list[_Gpu]:
     """Return the GPUs and instances that the settings and the environment make available to the program.
 
     Raises:
@@ -272,7 +279,9 @@ def _gpus(source: AcceleratorSource, points: Sequence[Point]) -> list[_Gpu]:
     return gpus
 
 
-def _gpu(choice: Assignable, device: Device | None, occupancy: Occupancy | None, points: Sequence[Point]) -> _Gpu:
+def _gpu(
+    choice: Assignable, device: Device | None, occupancy: Occupancy | None, points: Sequence[tuple[Series, Number]]
+) -> _Gpu:
     if device is None or device.trouble:
         return _Gpu(choice, trouble=choice.trouble or "does not respond")
     if device.is_suspended:
@@ -280,7 +289,7 @@ def _gpu(choice: Assignable, device: Device | None, occupancy: Occupancy | None,
     values: dict[object, Number] = {}
     for series, value in points:
         attributes = series.attributes
-        if attributes.get(c.HW_ID) == device.id and isinstance(value, (int, float)):
+        if attributes.get(c.HW_ID) == device.id:
             values[series.metric, attributes.get(c.GPU_TASK)] = value
     return _Gpu(
         choice,

@@ -15,9 +15,11 @@ from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.privacy import Mask
 from opentelemetry.instrumentation.hardware.drivers import Drivers, capture
-from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.model import Problem
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover, unknown_source
+from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 
 _UNRELATED = ("sources", "sample_interval", "counter_origin")
 """Settings that do not affect a source."""
@@ -68,17 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the capture."""
-    load = discover().get(arguments.source)
-    if load is None:
+    if arguments.source not in discover():
         raise Mistake(unknown_source(arguments.source, discover()))
-    make = load()
-    try:
-        with interruptible(), _output(arguments.output) as output:
-            _record(make, output, arguments)
-    except Unavailable as gone:
-        say(f"{arguments.source}: {gone.reason}" + (f" ({gone.fix})" if gone.fix else ""))
-        return 1
-    return 0
+    with interruptible(), _output(arguments.output) as output:
+        problem = _record(output, arguments)
+    if problem is not None:
+        say(f"{arguments.source}: {problem.reason}" + (f" ({problem.fix})" if problem.fix else ""))
+    return int(problem is not None)
 
 
 def _output(path: str | None) -> AbstractContextManager[TextIO]:
@@ -90,24 +88,27 @@ def _output(path: str | None) -> AbstractContextManager[TextIO]:
         raise Mistake(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
 
 
-def _record(make: type[Source], output: TextIO, arguments: argparse.Namespace) -> None:
+def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
+    """Write the capture, and return why the source is not available or failed; None if it was read."""
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
-
     mask = Mask(arguments.hide)
     drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
-    source = make(SourceContext(config, drivers, pid))
+    config = config.changed(sources=[arguments.source])
+    of_host = discover()[arguments.source]().of_all_processes
+    runner = Session(config, pid, drivers=lambda name: drivers, environ={}, all_processes=of_host).runners[0]
     try:
-        source.open()
         for tick in range(arguments.ticks):
             if tick:
                 threading.Event().wait(arguments.interval)
                 drivers.next()
-            for _ in source.read_all():
-                pass
+            runner.read(everything=True)
             output.flush()
+            if runner.state is not State.UP:
+                break
+        return None if runner.state is State.UP else runner.problem
     finally:
-        source.close()
+        runner.close()
         if mask.found:
             say(f"replaced: {', '.join(f'{name} {count}' for name, count in mask.found.items())}")
 
