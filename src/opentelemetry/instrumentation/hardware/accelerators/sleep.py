@@ -6,9 +6,10 @@ https://docs.kernel.org/power/runtime_pm.html
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from opentelemetry.instrumentation.hardware.system.files import Files, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty, read_text
 
 
 class RuntimePower:
@@ -38,3 +39,16 @@ class RuntimePower:
     def are_all_suspended(self) -> bool:
         """Whether there are devices, and all of them are suspended."""
         return bool(self._addresses) and all(map(self.is_suspended, self._addresses))
+
+
+def is_suspended(files: Files, folder: str) -> bool:
+    """Whether the device with this folder is suspended. Reading ``runtime_status`` does not wake it."""
+    return read_or_empty(files, f"{folder}/power/runtime_status").startswith(b"suspend")
+
+
+def autosuspend_delay(files: Files, folder: str) -> float:
+    """Return the seconds without a reading after which a device is suspended, and a little more; 0 if it never is."""
+    milliseconds = read_text(files, f"{folder}/power/autosuspend_delay_ms")
+    if read_text(files, f"{folder}/power/control") != "auto" or not re.fullmatch("[0-9]{1,5}", milliseconds):
+        return 0.0
+    return int(milliseconds) / 1000 + 1

@@ -154,19 +154,25 @@ GC_UNCOLLECTABLE = counter(
 PROCESS_GPU_MEMORY_USAGE = updown(
     "process.gpu.memory.usage", "By", (HW_ID,),
     "GPU memory used by the process and its descendants. Present while they use the GPU.",
-    source="nvmlDeviceGetComputeRunningProcesses, GetGraphicsRunningProcesses; amdgpu: /sys/class/kfd/kfd/proc, "
-    "/proc/{pid}/fdinfo",
+    source="nvmlDeviceGetComputeRunningProcesses, GetGraphicsRunningProcesses; amdgpu: /sys/class/kfd/kfd/proc; "
+    "drivers of the Direct Rendering Manager: /proc/{pid}/fdinfo",
     scope=Scope.PROCESS, standard=False,
 )
 PROCESS_GPU_UTILIZATION = gauge(
     "process.gpu.utilization", "1", (HW_ID, GPU_TASK),
     "GPU utilization by the process and its descendants.",
-    source="nvmlDeviceGetProcessUtilization; amdgpu: /proc/{pid}/fdinfo",
+    source="nvmlDeviceGetProcessUtilization; drivers of the Direct Rendering Manager: /proc/{pid}/fdinfo",
     window=Window.MEAN, scope=Scope.PROCESS, standard=False,
 )
 PROCESS_NPU_UTILIZATION = gauge(
     "process.npu.utilization", "1", (HW_ID,),
     "Utilization of an accelerator by the process or one of its descendants.",
-    source="gcipuinfo: ipu utilisation (session)",
+    source="gcipuinfo: ipu utilisation (session); NPUs of laptops: /proc/{pid}/fdinfo",
     window=Window.MEAN, scope=Scope.PROCESS, standard=False,
+)
+PROCESS_NPU_MEMORY_USAGE = updown(
+    "process.npu.memory.usage", "By", (HW_ID,),
+    "Memory of an accelerator used by the process and its descendants. Present while they use the accelerator.",
+    source="NPUs of laptops: /proc/{pid}/fdinfo, memory of the host",
+    scope=Scope.PROCESS, standard=False,
 )

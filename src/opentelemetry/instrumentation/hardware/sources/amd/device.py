@@ -8,6 +8,8 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspend_delay, is_suspended
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, describe, read_files
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.amd import sysfs
@@ -21,7 +23,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
 )
 from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
 from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
-from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
 
 class Gpu(Device):
@@ -88,7 +90,7 @@ class SysfsGpu(Gpu):
         idle_interval: Seconds between two readings that let an idle GPU suspend; 0 if it is busy or never suspends.
     """
 
-    def __init__(self, files: Files, card: sysfs.Card, index: int, shared: Identification) -> None:
+    def __init__(self, files: Files, card: Card, index: int, shared: Identification) -> None:
         super().__init__(index, card.address)
         self.folder = card.folder
         self.idle_interval = 0.0
@@ -97,8 +99,8 @@ class SysfsGpu(Gpu):
         self._shared = shared
         self._is_identified = False
         self._is_open = False
-        self._often: list[sysfs.File] = []
-        self._slow: list[sysfs.File] = []
+        self._often: list[File] = []
+        self._slow: list[File] = []
         self._ras: list[str] = []
         self._errors: dict[str, dict[Field, int]] = {}
         self._metrics: GpuMetrics | None = None
@@ -112,7 +114,7 @@ class SysfsGpu(Gpu):
 
     def check_suspended(self) -> bool:
         """Whether the GPU is suspended. Reading ``runtime_status`` does not wake it."""
-        return read_or_empty(self._files, f"{self.folder}/power/runtime_status").startswith(b"suspend")
+        return is_suspended(self._files, self.folder)
 
     # -- identity
 
@@ -144,12 +146,12 @@ class SysfsGpu(Gpu):
         try:
             self._often, self._slow, self._ras = sysfs.find_files(self._files, self.folder)
         except OSError as error:
-            raise DeviceFailed(sysfs.describe(error)) from None
+            raise DeviceFailed(describe(error)) from None
         self._metrics = GpuMetrics() if self._files.exists(f"{self.folder}/gpu_metrics") else None
         if self._counts_energy():
             self.counters.add(ENERGY.series)
         self._total = None
-        self._autosuspend = sysfs.autosuspend_delay(self._files, self.folder)
+        self._autosuspend = autosuspend_delay(self._files, self.folder)
         if not self.facts:
             self.facts = {**sysfs.facts(self._files, self._card, self._shared.models), c.GPU_INDEX: self.index}
             if self._shared.version:
@@ -179,7 +181,7 @@ class SysfsGpu(Gpu):
             return
         if not self._is_open:
             self.open()
-        values = self._read(self._often)
+        values = read_files(self._files, self._often, self.unsupported)
         if not values:
             errors = [self.unsupported[file.field.series] for file in self._often]
             raise DeviceFailed(errors[-1] if errors else "it has none of the expected files")
@@ -195,7 +197,7 @@ class SysfsGpu(Gpu):
 
     def _memory_total(self) -> object:
         """Return the size of the memory, which is read once; None if it cannot be read now."""
-        file = sysfs.File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL)
+        file = File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL)
         if self._total is None:
             self._total = file.read_plausible(self._files)
         return self._total
@@ -206,7 +208,7 @@ class SysfsGpu(Gpu):
         try:
             values = self._metrics.decode(self._files.read(f"{self.folder}/gpu_metrics"))
         except (OSError, ValueError) as error:
-            self.unsupported["gpu_metrics"] = sysfs.describe(error) if isinstance(error, OSError) else str(error)
+            self.unsupported["gpu_metrics"] = describe(error) if isinstance(error, OSError) else str(error)
             return {}
         self.unsupported.pop("gpu_metrics", None)
         return {GPU_METRICS[name]: value for name, value in values.items()}
@@ -215,7 +217,9 @@ class SysfsGpu(Gpu):
         """Read limits, voltages, errors and the fan."""
         if not self._is_open:
             return
-        yield from self.points_with_fan({**self._read(self._slow), **self._error_counts()})
+        yield from self.points_with_fan(
+            {**read_files(self._files, self._slow, self.unsupported), **self._error_counts()}
+        )
         is_degraded = bool(self._ras) and sysfs.has_unretired_pages(self._files, self.folder)
         self.state = "degraded" if is_degraded else "ok"
 
@@ -227,19 +231,9 @@ class SysfsGpu(Gpu):
                 self._errors[path] = sysfs.error_counts(self._files, path)
                 self.unsupported.pop(name, None)
             except OSError as error:
-                self.unsupported[name] = sysfs.describe(error)
+                self.unsupported[name] = describe(error)
         totals: dict[Field, int] = {}
         for counts in self._errors.values():
             for field, count in counts.items():
                 totals[field] = totals.get(field, 0) + count
         return totals
-
-    def _read(self, files: Sequence[sysfs.File]) -> dict[Field, object]:
-        """Return the contents of files. Reasons for unreadable ones are added to :attr:`unsupported`."""
-        values: dict[Field, object] = {}
-        for file in files:
-            try:
-                values[file.field] = file.read(self._files)
-            except OSError as error:
-                self.unsupported[file.field.series] = sysfs.describe(error)
-        return values

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import DRM, find_cards
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import sysfs
 from opentelemetry.instrumentation.hardware.sources.amd.device import Identification, SysfsGpu
-from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+from opentelemetry.instrumentation.hardware.sources.amd.processes import DRIVER, Processes
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
@@ -28,7 +29,7 @@ class Amdgpu(AcceleratorDriver):
     """
 
     def __init__(self, files: Files, topology: Topology, processes: Processes) -> None:
-        cards = sysfs.find_cards(files)
+        cards = find_cards(files, DRM, (DRIVER,))
         if not cards:
             raise Unavailable("amdgpu has no GPU")
         self._topology = topology

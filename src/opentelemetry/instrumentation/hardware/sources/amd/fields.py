@@ -26,6 +26,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     utilization,
     voltage,
 )
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENERATION, PCIE_WIDTH
 
 _COUNT = (1 << 32) - 2  # all ones stands for a count that is not available
 
@@ -103,8 +104,6 @@ FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%", most=1)
 FAN_METRICS: Final = (c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO)
 
 ENERGY: Final = energy()
-PCIE_GENERATION: Final = Field(c.HW_GPU_PCIE_GENERATION, least=1, most=9)
-PCIE_WIDTH: Final = Field(c.HW_GPU_PCIE_WIDTH, least=1, most=32)
 
 GPU_METRICS: Final[Mapping[str, Field]] = {
     "video": utilization("video", ""),
@@ -121,13 +120,6 @@ GPU_METRICS: Final[Mapping[str, Field]] = {
     **{reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")},
 }
 """The values that :class:`~.gpu_metrics.GpuMetrics` decodes."""
-
-# -- processes
-
-PROCESS_MEMORY: Final = Field(c.PROCESS_GPU_MEMORY_USAGE)
-PROCESS_UTILIZATION: Final[Mapping[str, Field]] = {
-    task: Field(c.PROCESS_GPU_UTILIZATION, {c.GPU_TASK: task}) for task in ("general", "encoder", "decoder", "jpeg")
-}
 
 # -- amd-smi
 

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENERATIONS
 from opentelemetry.instrumentation.hardware.model import Number
 
 _ENERGY_STEPS_PER_JOULE = 1 << 16
@@ -85,9 +86,6 @@ percent, but ``smu_v14_0_0_ppt.c`` divides the same values by 100 elsewhere, som
 
 SELF_DESCRIBING: Final = (1, 9)
 """The revision of MI300 since Linux 6.19: a list of attributes, each with its id, type and number of values."""
-
-GENERATIONS: Final[Mapping[float, int]] = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
-"""PCIe generations by GT/s."""
 
 _ATTRIBUTE_TYPES = "BbHhIiQq"
 _ENERGY_ID = 7
@@ -169,8 +167,8 @@ class GpuMetrics:
         }
         values |= {name: found[0] for name, found in named.items() if found and 0 < found[0] < 0xFFFF}
         lanes, speed = [*fields.pcie, 0, 0][:2]
-        if speed / 10 in GENERATIONS and 0 < lanes <= 32:  # some old drivers have indices here
-            values |= {"pcie.generation": GENERATIONS[speed / 10], "pcie.width": lanes}
+        if speed / 10 in PCIE_GENERATIONS and 0 < lanes <= 32:  # some old drivers have indices here
+            values |= {"pcie.generation": PCIE_GENERATIONS[speed / 10], "pcie.width": lanes}
         if 0 < fields.energy < _ALL_ONES:
             values["energy"] = fields.energy / _ENERGY_STEPS_PER_JOULE
         for direction, links in (("receive", fields.xgmi_read), ("transmit", fields.xgmi_written)):

@@ -6,11 +6,12 @@ https://docs.kernel.org/gpu/amdgpu/thermal.html documents those of a card.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, fact, hwmon_folder
 from opentelemetry.instrumentation.hardware.sources.amd import gpu_metrics
 from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     HWMON,
@@ -24,8 +25,6 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
 )
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_or_empty, read_text
 
-DRM: Final = "/sys/class/drm"
-
 _MODEL_NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
 """Files with the names of models, of libdrm and of ROCm's copy of it."""
 
@@ -35,37 +34,9 @@ _MI300A: Final = frozenset({"74A0", "74A9"})
 """Device numbers of chips with CPU and GPU that have the ``gpu_metrics`` of a discrete GPU."""
 
 
-class Card(NamedTuple):
-    """A GPU with the driver amdgpu.
-
-    Attributes:
-        address: Its PCI address.
-        folder: Its folder in sysfs.
-        device: Its PCI device number, four hexadecimal digits.
-    """
-
-    address: str
-    folder: str
-    device: str
-
-
 def version(files: Files) -> str:
     """Version of the driver, or of the kernel if the driver is part of it."""
     return read_text(files, "/sys/module/amdgpu/version") or read_text(files, "/proc/sys/kernel/osrelease")
-
-
-def find_cards(files: Files) -> list[Card]:
-    """The cards in the order of their addresses. Only ``uevent`` is read: it does not wake a suspended card."""
-    cards = []
-    for name in names_or_empty(files, DRM):
-        if re.fullmatch("card[0-9]+", name):
-            folder = f"{DRM}/{name}/device"
-            lines = read_text(files, f"{folder}/uevent").splitlines()
-            facts = dict(line.split("=", 1) for line in lines if "=" in line)
-            address = facts.get("PCI_SLOT_NAME", "").lower()
-            if facts.get("DRIVER") == "amdgpu" and address:
-                cards.append(Card(address, folder, facts.get("PCI_ID", "").upper().partition(":")[2]))
-    return sorted(cards)
 
 
 def model_names(files: Files) -> dict[str, str]:
@@ -77,11 +48,6 @@ def model_names(files: Files) -> dict[str, str]:
         if names:
             return names
     return {}
-
-
-def describe(error: OSError) -> str:
-    """Format an error without the name of the file."""
-    return error.strerror or str(error)
 
 
 # -- identity
@@ -109,12 +75,6 @@ def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str 
     return {name: value for name, value in known.items() if value is not None}
 
 
-def fact(files: Files, path: str, form: str) -> str | None:
-    """The content of a file if it has the form of a fact."""
-    text = read_text(files, path)
-    return text if text.isprintable() and re.fullmatch(form, text) else None
-
-
 def _gpu_type(files: Files, card: Card) -> str | None:
     try:
         form, _ = gpu_metrics.revision(files.read(f"{card.folder}/gpu_metrics"))
@@ -124,33 +84,6 @@ def _gpu_type(files: Files, card: Card) -> str | None:
 
 
 # -- values
-
-
-class File(NamedTuple):
-    """A file with a value.
-
-    Attributes:
-        path: The file.
-        field: What the value is.
-        extract: Finds the value in the content.
-    """
-
-    path: str
-    field: Field
-    extract: Callable[[bytes], object] | None = None
-
-    def read(self, files: Files) -> object:
-        """Return the value."""
-        content = files.read(self.path)
-        return content if self.extract is None else self.extract(content)
-
-    def read_plausible(self, files: Files) -> object:
-        """Return the value; None if it cannot be read or is not plausible."""
-        try:
-            value = self.read(files)
-        except OSError:
-            return None
-        return value if self.field.is_plausible(value) else None
 
 
 def error_counts(files: Files, path: str) -> dict[Field, int]:
@@ -177,9 +110,8 @@ def find_files(files: Files, folder: str) -> tuple[list[File], list[File], list[
         for name, field in SYSFS_SLOW.items()
         if name in present
     ]
-    folders = (f"{folder}/hwmon/{name}" for name in sorted(names_or_empty(files, f"{folder}/hwmon")))
-    hwmon = next((each for each in folders if read_text(files, f"{each}/name") == "amdgpu"), None)
-    if hwmon is not None:
+    hwmon = hwmon_folder(files, folder, ("amdgpu",))
+    if hwmon:
         _find_sensors(files, hwmon, often, slow)
     ras = names_or_empty(files, f"{folder}/ras") if "ras" in present else ()
     errors = [f"{folder}/ras/{name}" for name in sorted(ras) if name.endswith("_err_count")]
@@ -215,11 +147,3 @@ def has_unretired_pages(files: Files, folder: str) -> bool:
     """Whether ``gpu_vram_bad_pages`` lists a page that is still to be retired (P) or could not be retired (F)."""
     pages = read_or_empty(files, f"{folder}/ras/gpu_vram_bad_pages")
     return re.search(rb": [PF]\s*$", pages, re.MULTILINE) is not None
-
-
-def autosuspend_delay(files: Files, folder: str) -> float:
-    """Seconds without a reading after which the system suspends a card, and a little more; 0 if it never does."""
-    milliseconds = read_text(files, f"{folder}/power/autosuspend_delay_ms")
-    if read_text(files, f"{folder}/power/control") != "auto" or not re.fullmatch("[0-9]{1,5}", milliseconds):
-        return 0.0
-    return int(milliseconds) / 1000 + 1

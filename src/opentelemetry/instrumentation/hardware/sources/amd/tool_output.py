@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENERATIONS
 from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     AMD_SMI,
@@ -21,7 +22,6 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
     ROCM_SMI,
     ROCM_SMI_FACTS,
 )
-from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GENERATIONS
 
 _ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupported", "not supported", "not specified"})
 
@@ -151,8 +151,8 @@ def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> li
             if path not in texts and section.lower() in _ABSENT:
                 texts[path] = section
         speed = re.fullmatch("([0-9]{1,3}(?:\\.[0-9]+)?) ?GT/s", texts.get("pcie/speed", ""))
-        if speed and float(speed[1]) in GENERATIONS:
-            texts["pcie/generation"] = str(GENERATIONS[float(speed[1])])
+        if speed and float(speed[1]) in PCIE_GENERATIONS:
+            texts["pcie/generation"] = str(PCIE_GENERATIONS[float(speed[1])])
     return _gpus(gpus, AMD_SMI, AMD_SMI_FACTS)
 
 

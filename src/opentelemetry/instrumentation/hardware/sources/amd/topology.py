@@ -1,9 +1,10 @@
-"""The GPUs of ROCm: the topology of KFD, the part of the driver that computes."""
+"""The GPUs and processes of ROCm: the files of KFD, the part of the driver that computes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
@@ -54,6 +55,7 @@ class Topology:
     """
 
     def __init__(self, files: Files) -> None:
+        self._files = files
         self.nodes: list[Node] = []
         self.restricted = False
         folder = f"{KFD}/topology/nodes"
@@ -81,3 +83,18 @@ class Topology:
         """ROCm's names of a card and of its partitions."""
         uuids = dict.fromkeys(node.uuid for node in self.nodes if node.uuid and node.card((address,)) == address)
         return tuple(name for uuid in uuids for name in (uuid, uuid[4:]))
+
+    def pids(self) -> list[int]:
+        """The processes of ROCm, by the host's PIDs."""
+        return [int(name) for name in names_or_empty(self._files, f"{KFD}/proc") if name.isdecimal()]
+
+    def memory(self, pid: int, cards: Mapping[str, str]) -> Mapping[str, int]:
+        """By address of a card, the bytes of its memory that a process has. A process has a file for every GPU."""
+        found: dict[str, int] = {}
+        with suppress(OSError):
+            for name in self._files.names(f"{KFD}/proc/{pid}"):
+                address = cards.get(name.removeprefix("vram_"))
+                text = self._files.read(f"{KFD}/proc/{pid}/{name}").strip() if address else b""
+                if address and text.isdigit() and int(text):
+                    found[address] = found.get(address, 0) + int(text)
+        return found

@@ -1,0 +1,252 @@
+"""Devices of a class in ``/sys/class``, read from the files of their kernel driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sleep import is_suspended
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
+from opentelemetry.instrumentation.hardware.model import Point, Series
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
+
+DRM: Final = "/sys/class/drm"
+ACCEL: Final = "/sys/class/accel"
+
+PCIE_GENERATIONS: Final[Mapping[float, int]] = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
+"""By gigatransfers per second."""
+
+PCIE_GENERATION: Final = Field(c.HW_GPU_PCIE_GENERATION, least=1, most=9)
+PCIE_WIDTH: Final = Field(c.HW_GPU_PCIE_WIDTH, least=1, most=32)
+PCIE_GENERATION_LIMIT: Final = Field(c.HW_GPU_PCIE_GENERATION_LIMIT, least=1, most=9)
+PCIE_WIDTH_LIMIT: Final = Field(c.HW_GPU_PCIE_WIDTH_LIMIT, least=1, most=32)
+
+
+class Card(NamedTuple):
+    """A device that has a folder in ``/sys/class/drm`` or ``/sys/class/accel``.
+
+    Attributes:
+        address: Its PCI address; "" if it is on no PCI bus.
+        place: Its name on its bus: the PCI address, or one such as ``fe9b0000.gpu``.
+        name: Its name in the class: ``card0``, ``accel0``.
+        folder: The folder of the hardware.
+        driver: Its kernel driver.
+        pci: Vendor and device number, ``8086:56A0``; "" if it is on no PCI bus.
+    """
+
+    address: str
+    place: str
+    name: str
+    folder: str
+    driver: str
+    pci: str
+
+    @property
+    def device(self) -> str:
+        """Its PCI device number, four hexadecimal digits."""
+        return self.pci.partition(":")[2]
+
+
+def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None) -> list[Card]:
+    """Return the devices of a class, by address. Only ``uevent`` is read: it does not wake a suspended device.
+
+    Args:
+        files: Reads the files.
+        folder: The class, :data:`DRM` or :data:`ACCEL`.
+        drivers: Their kernel drivers; None for all.
+    """
+    cards = []
+    for name in names_or_empty(files, folder):
+        if re.fullmatch("(card|accel)[0-9]+", name):
+            device = f"{folder}/{name}/device"
+            lines = read_text(files, f"{device}/uevent").splitlines()
+            facts = dict(line.split("=", 1) for line in lines if "=" in line)
+            driver, address = facts.get("DRIVER", ""), facts.get("PCI_SLOT_NAME", "").lower()
+            if driver and (drivers is None or driver in drivers):
+                place = address or _link(files, device).rpartition("/")[2] or name
+                cards.append(Card(address, place, name, device, driver, facts.get("PCI_ID", "").upper()))
+    return sorted(cards)
+
+
+def _link(files: Files, path: str) -> str:
+    try:
+        return files.link(path)
+    except OSError:
+        return ""
+
+
+def node_names(files: Files, card: Card) -> list[str]:
+    """Return the paths of the device files of a card: ``/dev/dri/card0``, ``/dev/dri/renderD128``."""
+    kind, nodes = ("drm", "/dev/dri") if card.name.startswith("card") else ("accel", "/dev/accel")
+    names = names_or_empty(files, f"{card.folder}/{kind}")
+    return [f"{nodes}/{name}" for name in dict.fromkeys((card.name, *names))]
+
+
+def describe(error: OSError) -> str:
+    """Format an error without the name of the file."""
+    return error.strerror or str(error)
+
+
+def fact(files: Files, path: str, form: str) -> str | None:
+    """Return the content of a file if it has the form of a fact."""
+    text = read_text(files, path)
+    return text if text.isprintable() and re.fullmatch(form, text) else None
+
+
+# -- values
+
+
+class File(NamedTuple):
+    """A file with a value.
+
+    Attributes:
+        path: The file.
+        field: What the value is.
+        extract: Finds the value in the content.
+    """
+
+    path: str
+    field: Field
+    extract: Callable[[bytes], object] | None = None
+
+    def read(self, files: Files) -> object:
+        """Return the value."""
+        content = files.read(self.path)
+        return content if self.extract is None else self.extract(content)
+
+    def read_plausible(self, files: Files) -> object:
+        """Return the value; None if it cannot be read or is not plausible."""
+        try:
+            value = self.read(files)
+        except OSError:
+            return None
+        return value if self.field.is_plausible(value) else None
+
+
+def read_files(files: Files, wanted: Iterable[File], unsupported: dict[Series | str, str]) -> dict[Field, object]:
+    """Return the contents of files. Reasons for unreadable ones are added."""
+    values: dict[Field, object] = {}
+    for file in wanted:
+        try:
+            values[file.field] = file.read(files)
+        except OSError as error:
+            unsupported[file.field.series] = describe(error)
+    return values
+
+
+def present(files: Files, folder: str, table: Mapping[str, Field]) -> list[File]:
+    """Return the files of a table that exist in a folder."""
+    return [File(f"{folder}/{name}", field) for name, field in table.items() if files.exists(f"{folder}/{name}")]
+
+
+def hwmon_folder(files: Files, folder: str, names: Collection[str]) -> str:
+    """Return the folder of a device's sensors with such a name; "" if there is none."""
+    folders = (f"{folder}/hwmon/{name}" for name in sorted(names_or_empty(files, f"{folder}/hwmon")))
+    return next((each for each in folders if read_text(files, f"{each}/name") in names), "")
+
+
+def pcie_link(folder: str) -> list[File]:
+    """Return the files of a PCI device's link, as negotiated and at most."""
+    return [
+        File(f"{folder}/current_link_speed", PCIE_GENERATION, _generation),
+        File(f"{folder}/current_link_width", PCIE_WIDTH),
+        File(f"{folder}/max_link_speed", PCIE_GENERATION_LIMIT, _generation),
+        File(f"{folder}/max_link_width", PCIE_WIDTH_LIMIT),
+    ]
+
+
+def _generation(text: bytes) -> object:
+    """Return the generation of a link with the speed ``16.0 GT/s PCIe``; the text itself if it is unknown."""
+    speed = re.match(rb"([0-9]{1,2}(?:\.[0-9])?) GT/s", text)
+    return PCIE_GENERATIONS.get(float(speed[1]), text) if speed else text
+
+
+class SysfsDevice(Device):
+    """A device whose values are files.
+
+    A subclass finds them in :meth:`find`, and yields more than their content in :meth:`derived`.
+
+    Args:
+        files: Reads the files.
+        card: The device.
+        index: Its index in the order of addresses.
+        noun: The beginning of ``hw.name``.
+        type: ``hw.type``.
+
+    Attributes:
+        files: Reads the files.
+        card: The device.
+        often: The files that are sampled.
+        slow: Those that are read slowly.
+        fans: By fan, the files of its speed.
+    """
+
+    def __init__(self, files: Files, card: Card, index: int, noun: str = "GPU", type: str = "gpu") -> None:  # noqa: A002
+        super().__init__(card.place, f"{noun} {index}", type, index=index, address=card.address)
+        self.backoff = Backoff(1, 32)  # reading a device that is gone costs nothing: retry at the next reading
+        self.files = files
+        self.card = card
+        self.often: list[File] = []
+        self.slow: list[File] = []
+        self.fans: dict[Device, list[File]] = {}
+        self._is_open = False
+
+    def find(self) -> None:
+        """Find the files, and describe the device in :attr:`facts`."""
+        raise NotImplementedError
+
+    def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Return what is computed from other files, or from these values."""
+        del values
+        return {}
+
+    def add_fans(self, folder: str) -> None:
+        """Find the fans of a folder of sensors."""
+        self.fans = {}
+        for number in range(4):
+            path = f"{folder}/fan{number + 1}_input"
+            if self.files.exists(path):
+                fan = Device(f"{self.id}/fan{number}", f"{self.name} fan {number}", "fan", self.id)
+                fan.unsupported = self.unsupported
+                self.fans[fan] = [File(path, Field(c.HW_FAN_SPEED, most=100_000))]
+
+    def check_suspended(self) -> bool:
+        """Whether the device is suspended."""
+        return is_suspended(self.files, self.card.folder)
+
+    def open(self) -> None:
+        """Find the files.
+
+        Raises:
+            DeviceFailed: The device is gone.
+        """
+        if not self.files.exists(f"{self.card.folder}/uevent"):
+            raise DeviceFailed("it is gone")
+        self.often, self.slow = [], []
+        self.find()
+        self._is_open = True
+
+    def read(self) -> Iterator[Point]:
+        """Read the files that are sampled.
+
+        Raises:
+            DeviceFailed: No file can be read.
+        """
+        if not self._is_open:
+            self.open()
+        values = read_files(self.files, self.often, self.unsupported)
+        if self.often and not values:
+            raise DeviceFailed(self.unsupported[self.often[-1].field.series])
+        yield from self.points({**values, **self.derived(values)})
+
+    def read_slow(self) -> Iterator[Point]:
+        """Read limits and fans."""
+        if not self._is_open:
+            return
+        yield from self.points(read_files(self.files, self.slow, self.unsupported))
+        for fan, wanted in self.fans.items():
+            yield from fan.points(read_files(self.files, wanted, self.unsupported))
