@@ -6,7 +6,7 @@ three kinds, named in the first line of a capture (``nature``):
 - ``recorded``: from the drivers of a real machine, by ``otel-hardware record``. A file ``<source>/<name>.jsonl``.
 - ``simulated``: from a simulated driver library. A file as well, because recording it takes a child process.
 - ``made by hand``: from data in this folder. A file where an NVIDIA tool printed a handwritten document; all others are
-  made in memory: from a `Story` (machines.py, radeons.py, macs.py, npus.py, tpus.py, sensors.py) or from pages.py.
+  made in memory: from a `Story` (in machines.py, cards.py and the like) or from pages.py.
 
 Expected output, ``<source>/<name>.expected``, is a block of lines for each tick::
 
@@ -35,6 +35,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from tests.sources.cards import CARDS
 from tests.sources.machines import STORIES, Story
 from tests.sources.macs import MACS
 from tests.sources.npus import NPUS
@@ -110,7 +111,7 @@ def _recorded(story: Story) -> str:
 FILES = {_name(path): path for path in FOLDER.glob("*/*.jsonl")}
 SIMULATED = {f"nvidia/{name}": simulation for name, simulation in SIMULATIONS.items()}
 STORIES_BY_NAME = {
-    f"{story.source}/{story.name}": story for story in (*STORIES, *RADEONS, *MACS, *NPUS, *TPUS, *SENSORS)
+    f"{story.source}/{story.name}": story for story in (*STORIES, *RADEONS, *MACS, *NPUS, *TPUS, *SENSORS, *CARDS)
 }
 PAGES_BY_NAME = {f"openmetrics/{name}": text for name, text in PAGES.items()}
 CAPTURES = sorted({*FILES, *SIMULATED, *STORIES_BY_NAME, *PAGES_BY_NAME})
@@ -276,4 +277,6 @@ def test_nature_of_a_capture_is_true(name: str) -> None:
 
 def test_no_capture_is_kept_in_a_file_and_made_in_memory() -> None:
     assert FILES.keys() & {*STORIES_BY_NAME, *PAGES_BY_NAME} == set()
-    assert len(STORIES_BY_NAME) == len((*STORIES, *RADEONS, *MACS, *NPUS, *TPUS, *SENSORS)), "two stories have one name"
+    assert len(STORIES_BY_NAME) == len((*STORIES, *RADEONS, *MACS, *NPUS, *TPUS, *SENSORS, *CARDS)), (
+        "two stories have one name"
+    )

@@ -25,6 +25,7 @@ OWN = [
     "amd",
     "apple",
     "container",
+    "drm",
     "filesystem",
     "graphcore",
     "holders",
@@ -42,9 +43,9 @@ OWN = [
 OF_PROGRAM = [name for name in OWN if name != "holders"]
 """Those of a session that observes a program."""
 
-VENDORS = ["amd", "apple", "graphcore", "nvidia", "tpu", "trainium"]
+VENDORS = ["amd", "apple", "drm", "graphcore", "nvidia", "tpu", "trainium"]
 
-EVERYBODYS = ["amd", "graphcore", "nvidia", "process", "trainium"]
+EVERYBODYS = ["amd", "drm", "graphcore", "nvidia", "process", "trainium"]
 """The sources of process scope."""
 
 
@@ -117,7 +118,7 @@ def test_source_name_class_and_module_agree(name: str) -> None:
 def test_vendor_has_the_common_base_and_declares_its_settings(name: str) -> None:
     source = discover()[name]()
     assert issubclass(source, AcceleratorSource)
-    declared = importlib.import_module(f"{source.__module__}.settings").SETTINGS
+    declared = importlib.import_module(f"{source.__module__}.settings").SETTINGS if source.settings else {}
     assert set(source.settings) <= set(declared)
     assert set(declared) <= {row.name for row in fields(Config)}
 

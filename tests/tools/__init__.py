@@ -66,6 +66,12 @@ def nvitop() -> None:
         raise Missing("nvitop is not installed: pip install nvitop")
 
 
+def glances() -> None:
+    """Check that glances is installed. Only child processes import it."""
+    if importlib.util.find_spec("glances") is None:
+        raise Missing("glances is not installed: pip install glances")
+
+
 @dataclass(frozen=True)
 class Recipe:
     """How to build a program from a folder next to this file.

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tests.slow.fuzz import validity
+from tests.sources.cards import CARDS
 from tests.sources.machines import STORIES, Story
 from tests.sources.npus import NPUS
 from tests.sources.radeons import RADEONS
@@ -76,7 +77,7 @@ def places(*sources: str) -> Sequence[tuple[Machine, str]]:
 
 
 def _places(sources: Sequence[str]) -> Iterator[tuple[Machine, str]]:
-    for story in (*STORIES, *SENSORS, *RADEONS, *NPUS):
+    for story in (*STORIES, *SENSORS, *RADEONS, *NPUS, *CARDS):
         if story.source in sources and story.at(0).tree is not None and story.name != "metal":
             machine = Machine(story)
             for path in machine.paths:

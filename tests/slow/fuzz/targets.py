@@ -21,13 +21,14 @@ from typing import Final, NamedTuple
 
 from tests.slow.fuzz import validity
 from tests.slow.fuzz.machines import places
-from tests.sources import macs, npus, pages, radeons, tpus
+from tests.sources import cards, macs, npus, pages, radeons, tpus
 from tests.sources.machines import STRANGER
 from tests.sources.npus import HOST, Npus, program, report, runtime
 from tests.sources.tree import Speaking, Tree
 from tests.tools import amdsysfs
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, UTILIZATION, Clients
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
@@ -414,6 +415,28 @@ def _of(*sources: str) -> Target:
     return Target(partial(_machine, sources), partial(_machine_seeds, sources), 1024)
 
 
+def open_device(data: bytes) -> None:
+    """What the kernel writes about an open device file, twice."""
+    tree = Tree({"/proc/7/fd/3": "/dev/dri/renderD128"})
+    clients = Clients(tree, ("amdgpu", "i915", "xe", "panthor", "msm"))
+    device = Device("0000:03:00.0", "GPU 0")
+    for text in data.split(b"\0", 1):
+        tree.files["/proc/7/fdinfo/3"] = text
+        tree.up += 2
+        for place, held in clients.read(["/proc/7"]).items():
+            validity.printable(place)
+            shares = clients.utilization().get(place, {})
+            sizes = [each.client.memory for each in held.values() if each.client.memory is not None]
+            values = {MEMORY["gpu"]: sum(sizes), **{UTILIZATION[task]: share for task, share in shares.items()}}
+            validity.points(device.points(values))
+
+
+def _fdinfo_seeds() -> Iterator[bytes]:
+    for name, address in (("amdgpu", "0000:03:00.0"), ("i915", "0000:00:02.0"), ("xe", "0000:00:02.0"), ("msm", "")):
+        texts = [cards.EXAMPLES[name](address, tick).encode() for tick in (0, 1)]
+        yield b"\0".join(texts)
+
+
 # -- settings
 
 
@@ -507,6 +530,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "tpu_metrics": Target(tpu_metrics, _tpu_seeds),
     "tpu_profile": Target(tpu_profile, _profile_seeds),
+    "fdinfo": Target(open_device, _fdinfo_seeds),
     "gpu_metrics": Target(gpu_metrics, _table_seeds),
     "openmetrics": Target(openmetrics, _page_seeds, 8192),
     "http": Target(http_response, lambda: [b"\0" + each for each in _RESPONSES] + [b"\1a 1|b 2"]),
@@ -516,6 +540,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "sysfs": _of("hwmon", "infiniband", "powercap"),
     "amdgpu": _of("amd"),
     "neuron": _of("trainium"),
+    "cards": _of("drm"),
     "environment": Target(environment, _setting_seeds),
     "endpoint_file": Target(endpoint_file, lambda: _FILES),
 }

@@ -169,8 +169,7 @@ def _share(before: Engine, engine: Engine, elapsed: float) -> float | None:
         passed = float(engine.total - before.total)
     else:
         passed = elapsed * 1e9 if before.total is engine.total else 0.0
-    busy = engine.busy - before.busy
-    return busy / passed / engine.capacity if passed > 0 and busy >= 0 else None
+    return (engine.busy - before.busy) / passed / engine.capacity if passed > 0 else None
 
 
 class Clients:
@@ -256,8 +255,9 @@ class Clients:
                 for name, engine in held.client.engines.items():
                     key = place, number, name
                     before = self._engines.get(key)
-                    current[key] = before if before is not None and engine.busy < before.busy else engine
-                    share = None if before is None else _share(before, engine, elapsed)
+                    most = engine if before is None else engine._replace(busy=max(engine.busy, before.busy))
+                    current[key] = most
+                    share = None if before is None else _share(before, most, elapsed)
                     if share is not None:
                         engines[place, name] = engines.get((place, name), 0.0) + share
         self._engines = current

@@ -156,7 +156,8 @@ class Field:
             return 1.0
         is_in_range = self._least <= value <= self._most and value < inf
         if not is_in_range or (self.series.metric.unit == "{error}" and value != int(value)):
-            raise ValueError(f"the driver reports {str(raw)[:60]}, which is not plausible")
+            text = raw.decode("utf-8", "replace").strip() if isinstance(raw, bytes) else str(raw)
+            raise ValueError(f"the driver reports {text[:60]}, which is not plausible")
         return value
 
 

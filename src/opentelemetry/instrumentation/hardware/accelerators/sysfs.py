@@ -9,13 +9,16 @@ from typing import Final, NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.sleep import is_suspended
+from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspend_delay, is_suspended
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
 
 DRM: Final = "/sys/class/drm"
 ACCEL: Final = "/sys/class/accel"
+
+# Least seconds between two readings that a rate is computed from.
+_LEAST_ELAPSED: Final = 0.1
 
 PCIE_GENERATIONS: Final[Mapping[float, int]] = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 """By gigatransfers per second."""
@@ -165,6 +168,39 @@ def _generation(text: bytes) -> object:
     return PCIE_GENERATIONS.get(float(speed[1]), text) if speed else text
 
 
+class Increases:
+    """The growth of counters between two readings.
+
+    Args:
+        files: Has the time.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._before: dict[str, tuple[float, int]] = {}
+        self._newest: dict[str, float] = {}
+
+    def per_second(self, name: str, count: int) -> float | None:
+        """Return the growth per second of a counter; None at its first reading, or if it has wrapped or begun again.
+
+        Readings that follow each other at once give the same, because counters have steps.
+        """
+        now = self._files.uptime()
+        then, before = self._before.get(name, (now, count))
+        if name in self._newest and now - then < _LEAST_ELAPSED:
+            return self._newest[name]
+        self._before[name] = now, count
+        self._newest.pop(name, None)
+        if count >= before and now > then:
+            self._newest[name] = (count - before) / (now - then)
+        return self._newest.get(name)
+
+    def forget(self) -> None:
+        """Begin again, after a time in which the counters did not count."""
+        self._before.clear()
+        self._newest.clear()
+
+
 class SysfsDevice(Device):
     """A device whose values are files.
 
@@ -183,6 +219,8 @@ class SysfsDevice(Device):
         often: The files that are sampled.
         slow: Those that are read slowly.
         fans: By fan, the files of its speed.
+        increases: The growth of its counters.
+        idle_interval: Seconds between two readings that let an idle device suspend; 0 if it is busy or never suspends.
     """
 
     def __init__(self, files: Files, card: Card, index: int, noun: str = "GPU", type: str = "gpu") -> None:  # noqa: A002
@@ -193,7 +231,17 @@ class SysfsDevice(Device):
         self.often: list[File] = []
         self.slow: list[File] = []
         self.fans: dict[Device, list[File]] = {}
+        self.increases = Increases(files)
+        self.idle_interval = 0.0
+        self._autosuspend = 0.0
         self._is_open = False
+        self._slow_points: list[Point] = []
+
+    def place(self, card: Card) -> None:
+        """Follow a device that has another number in its class, after it was removed and came back."""
+        if card != self.card:
+            self.card = card
+            self._is_open = False
 
     def find(self) -> None:
         """Find the files, and describe the device in :attr:`facts`."""
@@ -203,6 +251,15 @@ class SysfsDevice(Device):
         """Return what is computed from other files, or from these values."""
         del values
         return {}
+
+    def is_idle(self) -> bool:
+        """Whether nothing ran between the newest readings, so that the device may suspend if it is left alone."""
+        return False
+
+    def count(self, path: str) -> int | None:
+        """Return the number in a file; None if it cannot be read."""
+        text = read_text(self.files, path)
+        return int(text) if re.fullmatch("[0-9]{1,20}", text) else None
 
     def add_fans(self, folder: str) -> None:
         """Find the fans of a folder of sensors."""
@@ -216,7 +273,10 @@ class SysfsDevice(Device):
 
     def check_suspended(self) -> bool:
         """Whether the device is suspended."""
-        return is_suspended(self.files, self.card.folder)
+        suspended = is_suspended(self.files, self.card.folder)
+        if suspended:
+            self.increases.forget()
+        return suspended
 
     def open(self) -> None:
         """Find the files.
@@ -228,6 +288,7 @@ class SysfsDevice(Device):
             raise DeviceFailed("it is gone")
         self.often, self.slow = [], []
         self.find()
+        self._autosuspend = autosuspend_delay(self.files, self.card.folder)
         self._is_open = True
 
     def read(self) -> Iterator[Point]:
@@ -239,14 +300,18 @@ class SysfsDevice(Device):
         if not self._is_open:
             self.open()
         values = read_files(self.files, self.often, self.unsupported)
-        if self.often and not values:
-            raise DeviceFailed(self.unsupported[self.often[-1].field.series])
+        if not values and (self.often or not self.files.exists(f"{self.card.folder}/uevent")):
+            raise DeviceFailed(self.unsupported[self.often[-1].field.series] if self.often else "it is gone")
         yield from self.points({**values, **self.derived(values)})
+        self.idle_interval = self._autosuspend if self.is_idle() else 0.0
 
     def read_slow(self) -> Iterator[Point]:
-        """Read limits and fans."""
+        """Read limits and fans. While the device is idle, the values are those of before, so that it may suspend."""
         if not self._is_open:
             return
-        yield from self.points(read_files(self.files, self.slow, self.unsupported))
-        for fan, wanted in self.fans.items():
-            yield from fan.points(read_files(self.files, wanted, self.unsupported))
+        if not (self.idle_interval and self._slow_points):
+            points = [*self.points(read_files(self.files, self.slow, self.unsupported))]
+            for fan, wanted in self.fans.items():
+                points += fan.points(read_files(self.files, wanted, self.unsupported))
+            self._slow_points = points
+        yield from self._slow_points

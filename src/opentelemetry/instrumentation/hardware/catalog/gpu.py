@@ -33,7 +33,8 @@ HW_GPU_INFO = gauge(
     source="nvmlDeviceGetName, nvmlDeviceGetUUID, nvmlDeviceGetSerial, nvmlDeviceGetPciInfo_v3, "
     "nvmlDeviceGetVbiosVersion, nvmlDeviceGetEccMode, nvmlDeviceGetPersistenceMode, nvmlSystemGetDriverVersion, "
     "nvmlSystemGetCudaDriverVersion; amdgpu: unique_id, product_name or libdrm's "
-    "amdgpu.ids, serial_number, vbios_version",
+    "amdgpu.ids, serial_number, vbios_version; other drivers of the Direct "
+    "Rendering Manager: /sys/class/drm/card*/device",
     standard=False,
 )
 HW_GPU_UTILIZATION = gauge(
@@ -45,7 +46,7 @@ HW_GPU_UTILIZATION = gauge(
     "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
     "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
     "(video, jpeg); Apple: Device, Renderer and Tiler Utilization % of the I/O registry, macmon gpu_active_ratio "
-    "(general), gpu_scaled_ratio (scaled)",
+    "(general), gpu_scaled_ratio (scaled); other drivers of the Direct Rendering Manager: sum of all processes",
     window=Window.MEAN, opt_in_extras="with DETAIL=gpu integer, tensor_dfma, tensor_hmma, tensor_dmma and tensor_imma",
 )
 HW_GPU_UTILIZATION_PEAK = gauge(
@@ -167,13 +168,14 @@ HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Clock frequency of a domain of the GPU.",
     source="nvmlDeviceGetClockInfo; Jetson: devfreq cur_freq; amdgpu: hwmon freq*_input, by label, and "
-    "gpu_metrics (video); Apple: macmon gpu_freq_mhz",
+    "gpu_metrics (video); Apple: macmon gpu_freq_mhz; panfrost, panthor, lima: devfreq cur_freq",
     window=Window.MEAN, standard=False,
 )
 HW_GPU_FREQUENCY_LIMIT = gauge(
     "hw.gpu.frequency.limit", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Maximum clock frequency of a domain of the GPU.",
-    source="nvmlDeviceGetMaxClockInfo; Jetson: devfreq max_freq; amdgpu: pp_dpm_sclk, pp_dpm_mclk",
+    source="nvmlDeviceGetMaxClockInfo; Jetson, panfrost, panthor, lima: devfreq max_freq; amdgpu: pp_dpm_sclk, "
+    "pp_dpm_mclk",
     standard=False,
 )
 HW_GPU_THROTTLE_TIME = counter(

@@ -67,8 +67,8 @@ HW_TEMPERATURE = gauge(
     "Temperature of a component at one sensor.",
     source="nvmlDeviceGetTemperature, nvmlDeviceGetTemperatureV (gpu); NVML field MEMORY_TEMP (memory); Jetson: "
     "thermal zone gpu-thermal; amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; "
-    "apple_gpu_stats; gcipuinfo: average board temp (board), average die temp (die); CPUs and NVMe disks: "
-    "/sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
+    "apple_gpu_stats; gcipuinfo: average board temp (board), average die temp (die); nouveau, ivpu: hwmon "
+    "temp1_input; CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all sensors in /sys/class/hwmon",
 )
 HW_TEMPERATURE_PEAK = gauge(

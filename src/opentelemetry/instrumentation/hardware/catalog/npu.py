@@ -1,4 +1,4 @@
-"""Metrics of other accelerators: Graphcore IPUs, Google TPUs, AWS Trainium and Inferentia."""
+"""Metrics of other accelerators: Graphcore IPUs, Google TPUs, AWS Trainium and Inferentia, NPUs of laptops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ HW_NPU_UTILIZATION = gauge(
     "Share of time during which an accelerator was busy (general). For its units, share of the peak rate.",
     source="TPU runtime: tensorcore.dutycycle.percent (general), hbm.utilization.percent (hbm: memory bandwidth); "
     "libtpu's SDK: tensorcore_util (tensorcore); TPU profiler: idle time (general), matrix units (matrix); "
-    "gcipuinfo: ipu utilisation; neuron-monitor: neuroncores_in_use, neuroncore_utilization",
+    "gcipuinfo: ipu utilisation; neuron-monitor: neuroncores_in_use, neuroncore_utilization; ivpu: npu_busy_time_us; "
+    "amdxdna: sum of the processes",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_MEMORY_USAGE = updown(
@@ -39,7 +40,7 @@ HW_NPU_MEMORY_USAGE = updown(
     "Memory in use on an accelerator or on one of its cores.",
     source="TPU runtime: hbm.memory.usage.bytes; Neuron: "
     "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/total, else "
-    "neuron-monitor",
+    "neuron-monitor; ivpu: npu_memory_utilization (memory of the host)",
     standard=False,
 )
 HW_NPU_MEMORY_LIMIT = updown(
@@ -57,7 +58,8 @@ HW_NPU_MEMORY_UTILIZATION = gauge(
 HW_NPU_INFO = gauge(
     "hw.npu.info", "{info}", HW_INFO,
     "Constant 1. The attributes describe the accelerator; join them to other metrics by host and hw.id.",
-    source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor",
+    source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor; "
+    "/sys/class/accel",
     standard=False,
 )
 GOOGLE_TPU_IDLE_DURATION = gauge(
@@ -136,7 +138,7 @@ GOOGLE_TPU_THROTTLE_SCORE = gauge(
 HW_NPU_FREQUENCY = gauge(
     "hw.npu.frequency", "Hz", HW_DEVICE,
     "Operating frequency of an accelerator.",
-    source="gcipuinfo: clock",
+    source="gcipuinfo: clock; ivpu: npu_current_frequency_mhz",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_LINK_SPEED = gauge(

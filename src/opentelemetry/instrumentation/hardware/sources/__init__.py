@@ -197,6 +197,7 @@ _KINDS = {
     "container": ("cgroup", "docker"),
     "hwmon": ("temperature", "sensors", "fan"),
     "powercap": ("rapl", "power", "energy"),
+    "drm": ("npu", "ivpu", "amdxdna", "nouveau", "panfrost", "panthor", "v3d", "msm"),
     "graphcore": ("ipu",),
     "trainium": ("neuron", "inferentia"),
     "openmetrics": ("prometheus",),

@@ -1,0 +1,73 @@
+"""DrmDriver: the devices of some kernel drivers in ``/sys/class/drm`` and ``/sys/class/accel``, and their processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
+from opentelemetry.instrumentation.hardware.accelerators.fdinfo import AllClients, Clients
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import ACCEL, DRM, Card, SysfsDevice, find_cards
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+
+Makers: TypeAlias = Mapping[str, Callable[[Files, Card, int], SysfsDevice]]
+"""By kernel driver, what makes a device of a card and its index."""
+
+
+def cards_of(files: Files, drivers: Collection[str]) -> list[Card]:
+    """Return the GPUs and NPUs of these kernel drivers."""
+    return [*find_cards(files, DRM, drivers), *find_cards(files, ACCEL, drivers)]
+
+
+class DrmDriver(AcceleratorDriver):
+    """The devices of some kernel drivers.
+
+    Args:
+        files: Reads the files.
+        makers: The kernel drivers.
+        names: Other names of these drivers in the files of processes.
+        absent: The reason of Unavailable.
+
+    Attributes:
+        everybody: The clients of all processes.
+
+    Raises:
+        Unavailable: There is no device.
+    """
+
+    def __init__(self, files: Files, makers: Makers, names: Collection[str], absent: str) -> None:
+        self._files = files
+        self._makers = makers
+        self._devices: dict[str, SysfsDevice] = {}
+        self._clients = Clients(files, {*makers, *names})
+        self.everybody = AllClients(files, {*makers, *names})
+        if not self.devices():
+            raise Unavailable(absent)
+
+    def devices(self) -> Sequence[SysfsDevice]:
+        """Return the devices, suspended ones included, and those that were removed."""
+        for card in cards_of(self._files, self._makers):
+            known = self._devices.get(card.place)
+            if known is None:
+                alike = [each for each in self._devices.values() if each.card.name[:4] == card.name[:4]]
+                self._devices[card.place] = self._makers[card.driver](self._files, card, len(alike))
+            else:
+                known.place(card)
+        return [*self._devices.values()]
+
+    @property
+    def min_interval(self) -> float:  # type: ignore[override]
+        """Seconds: more than the autosuspend delay of each idle device, because every reading keeps it awake."""
+        awake = (each for each in self._devices.values() if not (each.is_suspended or each.trouble))
+        return max((each.idle_interval for each in awake), default=0.0)
+
+    def usage(self, program: ProcessTree) -> Iterable[Usage]:
+        """Yield the usage of each device by the observed program."""
+        return self._clients.usage(program, self.devices())
+
+    def holders(self) -> Iterator[tuple[Device, Holders]]:
+        """Yield the processes that use each device, with their memory of it."""
+        return self.everybody.holders(self.devices())

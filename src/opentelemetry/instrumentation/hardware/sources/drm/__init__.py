@@ -1,0 +1,54 @@
+"""GPUs of small computers and desktops, and NPUs of laptops: those whose driver is part of the Linux kernel.
+
+AMD's and Intel's GPUs have sources of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.drm import cards_of
+from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.files import Files
+
+GPUS: Final = ("panfrost", "panthor", "lima", "v3d", "msm_dpu", "msm_mdp", "msm-mdss", "adreno", "nouveau")
+NPUS: Final = ("intel_vpu", "amdxdna")
+
+
+class Drm(AcceleratorSource):
+    """GPUs and NPUs that the kernel's Direct Rendering Manager reports."""
+
+    name = "drm"
+    rows = ("hw.", "process.gpu.", "process.npu.")
+    settings = ()
+    modules = (f"{__name__}.driver",)
+    absent = (
+        "there is no GPU of nouveau, panfrost, panthor, lima, v3d or msm in /sys/class/drm, and no NPU of ivpu or "
+        "amdxdna in /sys/class/accel"
+    )
+    process_metrics = "process.gpu.*, process.npu.*"
+    is_selectable = False
+
+    @classmethod
+    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
+        """Whether there is a device of one of the drivers."""
+        del config, environ
+        return files is not None and bool(cards_of(files, (*GPUS, *NPUS)))
+
+    def visibility(self) -> VisibilityRule:
+        """Return a rule without variables."""
+        return VisibilityRule("GPU or NPU")
+
+    def drivers(self) -> Iterator[DriverChoice]:
+        """Yield the kernel's files."""
+        from opentelemetry.instrumentation.hardware.sources.drm.driver import Kernel
+
+        files = self.files
+        if files is None:
+            raise Unavailable(self.absent)
+        yield DriverChoice("the kernel", "", lambda: Kernel(self, files))

@@ -1,0 +1,120 @@
+"""A GPU or an NPU, read from the files of its kernel driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, SysfsDevice, fact, present
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.drm.fields import (
+    FREQUENCY,
+    FREQUENCY_LIMIT,
+    GPU_SENSORS,
+    GPU_SENSORS_SLOW,
+    GPU_UTILIZATION,
+    NPU,
+    NPU_BUSY,
+    NPU_FREQUENCY,
+    NPU_SENSORS,
+    NPU_UTILIZATION,
+    VENDORS,
+)
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
+
+
+class DrmDevice(SysfsDevice):
+    """A device, with what its bus says about it.
+
+    Attributes:
+        shared: By task, the utilization by all processes; empty if it is unknown.
+    """
+
+    def __init__(self, files: Files, card: Card, index: int, noun: str, type: str) -> None:  # noqa: A002
+        super().__init__(files, card, index, noun, type)
+        self.shared: Mapping[str, float] = {}
+
+    def identify(self) -> None:
+        """Store what describes the device: on a PCI bus its number, elsewhere its name in the device tree."""
+        compatible = re.search(
+            "^OF_COMPATIBLE_0=(?:[^,\n]*,)?(.{1,60})$",
+            read_text(self.files, f"{self.card.folder}/uevent"),
+            re.MULTILINE,
+        )
+        model = f"device 0x{self.card.device.lower()}" if self.card.device else compatible and compatible[1]
+        kernel = fact(self.files, "/proc/sys/kernel/osrelease", ".{1,100}")
+        known = {
+            c.HW_VENDOR: VENDORS[self.card.driver],
+            c.HW_MODEL: model,
+            c.HW_DRIVER_VERSION: kernel,
+            c.PCI_BDF: self.card.address,
+        }
+        self.facts = {name: text for name, text in known.items() if text}
+
+    def folders(self, kind: str) -> list[str]:
+        """Return the folders of the sensors (``hwmon``) or of the clock (``devfreq``) of the device."""
+        folder = f"{self.card.folder}/{kind}"
+        return [f"{folder}/{name}" for name in sorted(names_or_empty(self.files, folder))]
+
+
+class Gpu(DrmDevice):
+    """A GPU. Few have sensors; those on a chip with the CPU have a clock that follows their load."""
+
+    def __init__(self, files: Files, card: Card, index: int) -> None:
+        super().__init__(files, card, index, "GPU", "gpu")
+
+    def find(self) -> None:
+        """Find the sensors and the clock."""
+        self.identify()
+        self.facts |= {c.GPU_INDEX: self.index, c.GPU_TYPE: "discrete" if self.card.address else "integrated"}
+        for folder in self.folders("hwmon"):
+            self.often += present(self.files, folder, GPU_SENSORS)
+            self.slow += present(self.files, folder, GPU_SENSORS_SLOW)
+            self.add_fans(folder)
+        for folder in self.folders("devfreq"):
+            self.often += present(self.files, folder, {"cur_freq": FREQUENCY})
+            self.slow += present(self.files, folder, {"max_freq": FREQUENCY_LIMIT})
+
+    def read_slow(self) -> Iterator[Point]:
+        """Read limits and fans, and yield the utilization by all processes."""
+        yield from super().read_slow()
+        yield from self.points({GPU_UTILIZATION[task]: share for task, share in self.shared.items()})
+
+
+class Npu(DrmDevice):
+    """An NPU. Its memory is that of the host."""
+
+    def __init__(self, files: Files, card: Card, index: int) -> None:
+        super().__init__(files, card, index, "NPU", "npu")
+        self._busy: float | None = None
+
+    def find(self) -> None:
+        """Find the files of ivpu, the sensors and the clock."""
+        self.identify()
+        firmware = fact(self.files, f"{self.card.folder}/fw_version", "[0-9A-Za-z._-]{1,64}")
+        if firmware:
+            self.facts[c.HW_FIRMWARE_VERSION] = firmware
+        self.often += present(self.files, self.card.folder, NPU)
+        for folder in self.folders("hwmon"):
+            self.often += present(self.files, folder, NPU_SENSORS)
+        for folder in self.folders("devfreq"):
+            self.often += [File(f"{folder}/cur_freq", NPU_FREQUENCY)]
+
+    def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Return the utilization, from the time that the NPU was busy."""
+        microseconds = self.count(f"{self.card.folder}/{NPU_BUSY}")
+        grown = None if microseconds is None else self.increases.per_second(NPU_BUSY, microseconds)
+        self._busy = None if grown is None else min(1.0, grown / 1e6)
+        return {} if self._busy is None else {NPU_UTILIZATION: self._busy}
+
+    def is_idle(self) -> bool:
+        """Whether nothing ran between the newest readings."""
+        return self._busy == 0.0
+
+    def read_slow(self) -> Iterator[Point]:
+        """Yield the utilization by all processes, if the driver does not count it."""
+        yield from super().read_slow()
+        if self._busy is None and "general" in self.shared:
+            yield from self.points({NPU_UTILIZATION: self.shared["general"]})

@@ -1,0 +1,68 @@
+"""The GPUs and NPUs of the kernel's drivers, the only way to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.accelerators.drm import DrmDriver
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.sources.drm import GPUS, NPUS
+from opentelemetry.instrumentation.hardware.sources.drm.device import DrmDevice, Gpu, Npu
+from opentelemetry.instrumentation.hardware.sources.drm.fields import NPU_BUSY
+from opentelemetry.instrumentation.hardware.system.files import Files
+
+# Names in the files of processes that differ from those on the bus.
+_NAMES: Final = ("msm", "amdxdna_accel_driver")
+
+# Those that list the memory of a process, but not its time.
+_UNTIMED: Final = ("nouveau",)
+
+_EACH: Final = "the time of each process only"
+
+
+class Kernel(DrmDriver):
+    """The devices whose driver reports little more than the processes that use them.
+
+    Their utilization is the sum over all processes, where all can be examined.
+
+    Args:
+        source: Has the observed program.
+        files: Reads the files.
+    """
+
+    def __init__(self, source: AcceleratorSource, files: Files) -> None:
+        self._source = source
+        self._has_walked = False
+        makers = {**dict.fromkeys(GPUS, Gpu), **dict.fromkeys(NPUS, Npu)}
+        super().__init__(files, makers, _NAMES, source.absent)
+
+    def sample_slow(self) -> None:
+        """Add up the utilization of each device, if no program is observed."""
+        if not (self._source.context.all_processes and self.everybody.walk()):
+            return
+        tasks = self.everybody.utilization()
+        is_complete = self.everybody.is_complete and self._source.program.on_host
+        unused = {"general": 0.0} if self._has_walked else {}
+        self._has_walked = True
+        for device in self._devices.values():
+            assert isinstance(device, DrmDevice)
+            known = tasks.get(device.id, {}) if device.id in self.everybody.found else unused
+            device.shared = known if is_complete else {}
+
+    def unsupported(self) -> Iterator[str]:
+        """Yield why a utilization is missing."""
+        for device in self.devices():
+            counts = device.type == "npu" and self._files.exists(f"{device.card.folder}/{NPU_BUSY}")
+            if counts or device.trouble or device.is_suspended or (isinstance(device, DrmDevice) and device.shared):
+                continue
+            hidden = self.everybody.hidden
+            if device.card.driver in _UNTIMED:
+                why = f"{device.card.driver} reports none"
+            elif not self._source.context.all_processes:
+                why = f"{device.card.driver} counts {_EACH}; otel-hardware run, as root, adds them up"
+            elif hidden:
+                why = f"{device.card.driver} counts {_EACH}, and {hidden} cannot be examined; run as root"
+            else:
+                why = f"{device.card.driver} counts {_EACH}; their sum is known from the second reading on"
+            yield f"hw.{device.type}.utilization of {device.name}: {why}"

@@ -1,0 +1,69 @@
+"""The files of GPUs and NPUs by name, and their metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fdinfo import TASKS
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    frequency,
+    frequency_limit,
+    npu_utilization,
+    power,
+    power_limit,
+    temperature,
+    temperature_limit,
+    utilization,
+    voltage,
+)
+
+# A GPU that is awake is above freezing and draws power: 0 means that the sensor is missing.
+_POSITIVE: Final = 0.001
+
+GPU_UTILIZATION: Final[Mapping[str, Field]] = {task: utilization(task, "") for task in TASKS.values()}
+"""By task."""
+
+FREQUENCY: Final = frequency("graphics", "Hz")
+FREQUENCY_LIMIT: Final = frequency_limit("graphics", "Hz")
+
+GPU_SENSORS: Final[Mapping[str, Field]] = {
+    "temp1_input": temperature("gpu", "m°C", least=_POSITIVE),
+    "power1_input": power("µW", least=_POSITIVE),
+}
+GPU_SENSORS_SLOW: Final[Mapping[str, Field]] = {
+    "temp1_max": temperature_limit("gpu", "high.degraded", "m°C"),
+    "temp1_crit": temperature_limit("gpu", "high.critical", "m°C"),
+    "power1_max": power_limit("max", "µW"),
+    "in0_input": voltage("gpu", least=_POSITIVE),
+}
+"""Files of nouveau's sensors."""
+
+NPU_BUSY: Final = "npu_busy_time_us"
+NPU_UTILIZATION: Final = npu_utilization(unit="")
+NPU_FREQUENCY: Final = Field(c.HW_NPU_FREQUENCY, unit="Hz")
+
+NPU: Final[Mapping[str, Field]] = {
+    "npu_memory_utilization": Field(c.HW_NPU_MEMORY_USAGE),
+    "npu_current_frequency_mhz": Field(c.HW_NPU_FREQUENCY, unit="MHz"),
+}
+"""Files of Intel's NPU driver ivpu."""
+
+NPU_SENSORS: Final[Mapping[str, Field]] = {
+    "temp1_input": temperature("npu", "m°C", least=_POSITIVE),
+    "power1_input": power("µW", least=_POSITIVE),
+}
+
+VENDORS: Final[Mapping[str, str]] = {
+    "panfrost": "Arm",
+    "panthor": "Arm",
+    "lima": "Arm",
+    "v3d": "Broadcom",
+    **dict.fromkeys(("msm_dpu", "msm_mdp", "msm-mdss", "adreno"), "Qualcomm"),
+    "nouveau": "NVIDIA",
+    "intel_vpu": "Intel",
+    "amdxdna": "AMD",
+}
+"""By kernel driver."""

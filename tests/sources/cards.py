@@ -1,0 +1,209 @@
+"""Made-up machines with GPUs and NPUs that the kernel's files describe: of small computers, laptops and Intel.
+
+The formats are those of the kernel's documentation and source; the values are invented.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from errno import EACCES, ENODEV
+
+from tests.sources.machines import STRANGER, Files, Story
+from tests.sources.npus import CHILD, CONTAINER, HOST, program
+from tests.sources.tree import Fabricated, Tree
+
+DRM = "/sys/class/drm"
+ACCEL = "/sys/class/accel"
+KERNEL = {"/proc/sys/kernel/osrelease": "6.17.0-5-generic\n"}
+GONE = OSError(ENODEV, "No such device")
+DENIED = PermissionError(EACCES, "Permission denied")
+
+
+def fdinfo(driver: str, client: int, address: str = "", **values: object) -> str:
+    """What the kernel writes about an open device file: ``engine_render="7 ns"`` is ``drm-engine-render``."""
+    lines = ["pos:\t0", "flags:\t02100002", "mnt_id:\t25", "ino:\t903", f"drm-driver:\t{driver}"]
+    lines += [f"drm-pdev:\t{address}"] if address else []
+    lines += [f"drm-client-id:\t{client}", *(f"drm-{key.replace('_', '-')}:\t{text}" for key, text in values.items())]
+    return "\n".join([*lines, ""])
+
+
+def amdgpu(address: str, tick: int) -> str:
+    """A newer kernel, with both names of the memory."""
+    engines = {"engine_gfx": f"{tick * 3_000_000_000} ns", "engine_dec": f"{tick * 500_000_000} ns"}
+    return fdinfo("amdgpu", 4, address, memory_vram="2048 KiB", resident_vram="2 MiB", resident_gtt="9 MiB", **engines)
+
+
+def i915(address: str, tick: int) -> str:
+    """An integrated GPU, whose memory is that of the host. It has two video engines."""
+    return fdinfo(
+        "i915",
+        51,
+        address,
+        resident_system0=f"{2048 + tick} KiB",
+        resident_stolen_system0="0",
+        engine_render=f"{tick * 4_000_000_000} ns",
+        engine_copy=f"{tick * 1_000_000_000} ns",
+        engine_video=f"{tick * 10_000_000_000} ns",
+        engine_capacity_video="2",
+        engine_video_enhance="0 ns",
+    )
+
+
+def xe(address: str, tick: int, vram: str | None = "512 MiB") -> str:
+    """A GPU that counts cycles. It has four compute engines, and perhaps memory of its own."""
+    total = 7_655_183_225 + tick * 192_000_000
+    memory = {"resident_system": "0", "resident_gtt": "192 KiB", **({} if vram is None else {"resident_vram0": vram})}
+    cycles = {
+        f"{kind}_{engine}": busy if kind == "cycles" else total
+        for engine, busy in {
+            "rcs": tick * 48_000_000,
+            "ccs": tick * 384_000_000,
+            "bcs": tick * 19_200_000,
+            "vcs": 0,
+        }.items()
+        for kind in ("cycles", "total-cycles")
+    }
+    return fdinfo("xe", 3, address, **memory, **cycles, engine_capacity_ccs=4, engine_capacity_vcs=2)
+
+
+def msm(address: str, tick: int) -> str:
+    """Adreno: time and cycles of its only engine."""
+    busy = {"engine_gpu": f"{tick * 7_000_000_000} ns", "cycles_gpu": tick * 99, "maxfreq_gpu": "710000000 Hz"}
+    return fdinfo("msm", 3, address, **busy, resident_memory="32 MiB")
+
+
+EXAMPLES = {"amdgpu": amdgpu, "i915": i915, "xe": xe, "msm": msm}
+"""By driver, what it writes about an open device file, for a PCI address and a tick of ten seconds."""
+
+
+def opened(pid: int, number: int, node: str, text: str) -> Files:
+    """A device file that a process has open."""
+    return {f"/proc/{pid}/fd/{number}": node, f"/proc/{pid}/fdinfo/{number}": text}
+
+
+def below(folder: str, files: Mapping[str, object]) -> Files:
+    """Files of a folder. None stands for a missing one."""
+    return {
+        f"{folder}/{name}": content if isinstance(content, (str, OSError)) else f"{content}\n"
+        for name, content in files.items()
+        if content is not None
+    }
+
+
+def at(tick: int, files: Files) -> Fabricated:
+    return Fabricated(Tree(KERNEL | files, up=1000.0 + 10 * tick), {"psutil": {}})
+
+
+# -- small computers
+
+
+def board(tick: int) -> Fabricated:
+    """A board with Mali. The program and its child share a client; another program has one of its own."""
+    gpu = f"{DRM}/card1/device"
+    ours = fdinfo(
+        "panthor",
+        42,
+        engine_panthor=f"{tick * 6_000_000_000} ns",
+        cycles_panthor=tick * 4_000_000,
+        maxfreq_panthor="1000000000 Hz",
+        total_memory=f"{8192 + tick} KiB",
+        resident_memory=f"{4096 + tick} KiB",
+    )
+    child = fdinfo("panthor", 44, engine_panthor=f"{tick * 1_500_000_000} ns", resident_memory="1 MiB")
+    files = below(
+        gpu,
+        {
+            "uevent": "DRIVER=panthor\nOF_NAME=gpu\nOF_COMPATIBLE_0=rockchip,rk3588-mali\nOF_COMPATIBLE_N=2\n",
+            "drm/card1/dev": "226:1",
+            "drm/renderD128/dev": "226:128",
+            "devfreq/fb000000.gpu/cur_freq": (300_000_000, 1_000_000_000, 700_000_000)[tick],
+            "devfreq/fb000000.gpu/max_freq": 1_000_000_000,
+            "power/runtime_status": "active",
+        },
+    )
+    files |= {gpu: "../../../fb000000.gpu", f"{DRM}/card0/device/uevent": "DRIVER=rockchip-drm\n"}
+    files |= HOST | program(CHILD)
+    files |= opened(STRANGER, 7, "/dev/dri/renderD128", ours) | opened(STRANGER, 8, "/dev/dri/renderD128", ours)
+    files |= opened(STRANGER, 9, "/dev/dri/card0", fdinfo("rockchip", 3))
+    files |= opened(CHILD, 7, "/dev/dri/renderD128", ours) | opened(CHILD, 8, "/dev/dri/renderD128", child)
+    return at(tick, files | opened(4242, 5, "/dev/dri/renderD128", fdinfo("panthor", 43, resident_memory="7 MiB")))
+
+
+def raspberry(tick: int) -> Fabricated:
+    """A Raspberry Pi in a container, without the files of the device; at the last tick a count falls for a while."""
+    busy = (0, 9_000_000_000, 8_999_000_000)[tick]
+    text = fdinfo("v3d", 5, engine_bin="0 ns", engine_render=f"{busy} ns", v3d_jobs_render="9 jobs", engine_tfu="9 ns")
+    folder = f"{DRM}/card0/device"
+    files = below(folder, {"uevent": "DRIVER=v3d\nOF_COMPATIBLE_0=brcm,2712-v3d\n", "drm/renderD128/dev": "226:128"})
+    files |= {folder: "../../../1002000000.v3d"}
+    return at(tick, CONTAINER | files | program() | opened(STRANGER, 4, "/dev/dri/renderD128", text))
+
+
+def desktop(tick: int) -> Fabricated:
+    """A GeForce with nouveau, which is suspended at the second tick and removed at the third."""
+    folder = f"{DRM}/card0/device"
+    files = below(
+        folder,
+        {
+            "uevent": "DRIVER=nouveau\nPCI_CLASS=30000\nPCI_ID=10DE:1380\nPCI_SLOT_NAME=0000:01:00.0\n",
+            "drm/card0/dev": "226:0",
+            "power/runtime_status": "suspended" if tick == 1 else "active",
+            "hwmon/hwmon3/name": "nouveau",
+            "hwmon/hwmon3/temp1_input": 41_000,
+            "hwmon/hwmon3/temp1_max": 95_000,
+            "hwmon/hwmon3/temp1_crit": 105_000,
+            "hwmon/hwmon3/fan1_input": 0,
+            "hwmon/hwmon3/in0_input": 950,
+            "hwmon/hwmon3/power1_input": 0,
+        },
+    )
+    return at(tick, HOST | program() | ({} if tick == 2 else files))
+
+
+# -- NPUs of laptops
+
+
+def laptop(tick: int) -> Fabricated:
+    """Intel's NPU, which the program uses. Its counter begins again at the last tick."""
+    folder = f"{ACCEL}/accel0/device"
+    files = below(
+        folder,
+        {
+            "uevent": "DRIVER=intel_vpu\nPCI_CLASS=48000\nPCI_ID=8086:7D1D\nPCI_SLOT_NAME=0000:00:0b.0\n",
+            "npu_busy_time_us": (5_000_000, 9_000_000, 1_000)[tick],
+            "npu_current_frequency_mhz": (0, 1400, 1400)[tick],
+            "npu_max_frequency_mhz": 1400,
+            "npu_memory_utilization": 300_000_000 + tick,
+            "accel/accel0/dev": "261:0",
+            "power/runtime_status": "active",
+            "hwmon/hwmon2/temp1_input": 45_000,
+            "hwmon/hwmon2/power1_input": 2_500_000,
+        },
+    )
+    text = fdinfo("intel_vpu", 9, "0000:00:0b.0", resident_memory=f"{1000 + tick} KiB")
+    return at(tick, HOST | files | program() | opened(STRANGER, 6, "/dev/accel/accel0", text))
+
+
+def ryzen(tick: int) -> Fabricated:
+    """AMD's NPU, of which the kernel only knows the time of each process."""
+    folder = f"{ACCEL}/accel0/device"
+    uevent = "DRIVER=amdxdna\nPCI_CLASS=118000\nPCI_ID=1022:17F0\nPCI_SLOT_NAME=0000:c4:00.1\n"
+    files = below(folder, {"uevent": uevent, "fw_version": "1.0.0.63", "accel/accel0/dev": "261:0"})
+    engine = {"engine_npu-amdxdna": f"{tick * 2_500_000_000} ns", "memory_memory": "64 MiB"}
+    text = fdinfo("amdxdna_accel_driver", 2, "0000:c4:00.1", **engine)
+    return at(tick, HOST | files | program() | opened(STRANGER, 6, "/dev/accel/accel0", text))
+
+
+def none(tick: int) -> Fabricated:
+    uevent = "DRIVER=ast\nPCI_ID=1A03:2000\nPCI_SLOT_NAME=0000:03:00.0\n"
+    return at(tick, {**HOST, f"{DRM}/card0/device/uevent": uevent})
+
+
+CARDS = (
+    Story("drm", "board", "made up: a board with Mali-G610", board, pid=STRANGER),
+    Story("drm", "raspberry-pi", "made up: a Raspberry Pi 5, in a container", raspberry, pid=STRANGER),
+    Story("drm", "desktop", "made up: a GeForce with nouveau", desktop, pid=STRANGER),
+    Story("drm", "laptop", "made up: a laptop with Intel's NPU", laptop, pid=STRANGER),
+    Story("drm", "ryzen", "made up: a laptop with AMD's NPU", ryzen, pid=STRANGER),
+    Story("drm", "none", "made up: a server with a display", none, pid=STRANGER),
+)
