@@ -448,7 +448,7 @@ def test_scope_has_version_and_schema_url(instrumentor: HardwareInstrumentor, ap
         ({"sources": 5}, ("sources", "5", "names")),
         (
             {"sources": ["gpux", "host", "process"]},
-            ("sources: ", "gpux", "container, filesystem, graphcore, holders, host"),
+            ("sources: ", "gpux", "graphcore, holders, host"),
         ),
         ({"detail": ["all"]}, ("detail", "cpu, connections, processes")),
         ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
