@@ -8,18 +8,13 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import AllClients, Clients
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import ACCEL, DRM, Card, SysfsDevice, find_cards
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, cards_of
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
 Makers: TypeAlias = Mapping[str, Callable[[Files, Card, int], SysfsDevice]]
 """By kernel driver, what makes a device of a card and its index."""
-
-
-def cards_of(files: Files, drivers: Collection[str]) -> list[Card]:
-    """Return the GPUs and NPUs of these kernel drivers."""
-    return [*find_cards(files, DRM, drivers), *find_cards(files, ACCEL, drivers)]
 
 
 class DrmDriver(AcceleratorDriver):

@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import is_suspended
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import ACCEL, DRM, Card, find_cards, node_names
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, cards_of, node_names
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
 
@@ -237,8 +237,7 @@ class Clients:
     def _card(self, path: str) -> Card | None:
         """Return the card of a device file; None if it is unknown, as may be in a container."""
         if path not in self._cards:
-            cards = [*find_cards(self._files, DRM), *find_cards(self._files, ACCEL)]
-            self._cards = {node: card for card in cards for node in node_names(self._files, card)}
+            self._cards = {node: card for card in cards_of(self._files) for node in node_names(self._files, card)}
         return self._cards.get(path)
 
     def utilization(self) -> Mapping[str, Mapping[str, float]]:

@@ -32,7 +32,7 @@ SCHEDULERS: Final = (
 _PCI_DEVICES: Final = "/proc/bus/pci/devices"
 """The PCI devices, each with its kernel driver."""
 
-_GPU_DRIVERS: Final = ("nvidia", "amdgpu")
+_GPU_DRIVERS: Final = ("nvidia", "amdgpu", "i915", "xe")
 """Vendors with the same names for their devices: an index in ``DEVICES`` may mean a GPU of either."""
 
 _LOG = logging.getLogger(__name__)
@@ -126,7 +126,7 @@ class VisibilityRule(NamedTuple):
         metrics: The metrics that are missing if no device is selected.
         variables: The environment variables that restrict a program.
         select: Returns the devices that they leave.
-        driver: The kernel driver, for vendors in :data:`_GPU_DRIVERS`.
+        driver: The kernel drivers, separated by blanks, for vendors in :data:`_GPU_DRIVERS`.
         assignable: Returns what the first variable can restrict a program to.
     """
 
@@ -281,7 +281,7 @@ class DeviceFilter:
             return False
         lines = read_text(self._files, _PCI_DEVICES).splitlines()
         drivers = [line.split()[-1] for line in lines if line.strip()]
-        others = max(drivers.count(driver) for driver in _GPU_DRIVERS if driver != self._rule.driver)
+        others = max(drivers.count(driver) for driver in _GPU_DRIVERS if driver not in self._rule.driver.split())
         return bool(others) and (not word.isdecimal() or int(word) < others)
 
     def add_used(self, id: str) -> None:  # noqa: A002

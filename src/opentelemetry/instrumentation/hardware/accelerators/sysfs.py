@@ -25,8 +25,6 @@ PCIE_GENERATIONS: Final[Mapping[float, int]] = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5
 
 PCIE_GENERATION: Final = Field(c.HW_GPU_PCIE_GENERATION, least=1, most=9)
 PCIE_WIDTH: Final = Field(c.HW_GPU_PCIE_WIDTH, least=1, most=32)
-PCIE_GENERATION_LIMIT: Final = Field(c.HW_GPU_PCIE_GENERATION_LIMIT, least=1, most=9)
-PCIE_WIDTH_LIMIT: Final = Field(c.HW_GPU_PCIE_WIDTH_LIMIT, least=1, most=32)
 
 
 class Card(NamedTuple):
@@ -73,6 +71,11 @@ def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None
                 place = address or _link(files, device).rpartition("/")[2] or name
                 cards.append(Card(address, place, name, device, driver, facts.get("PCI_ID", "").upper()))
     return sorted(cards)
+
+
+def cards_of(files: Files, drivers: Collection[str] | None = None) -> list[Card]:
+    """Return the GPUs and NPUs of these kernel drivers; None for all."""
+    return [*find_cards(files, DRM, drivers), *find_cards(files, ACCEL, drivers)]
 
 
 def _link(files: Files, path: str) -> str:
@@ -153,12 +156,10 @@ def hwmon_folder(files: Files, folder: str, names: Collection[str]) -> str:
 
 
 def pcie_link(folder: str) -> list[File]:
-    """Return the files of a PCI device's link, as negotiated and at most."""
+    """Return the files of a PCI device's link."""
     return [
         File(f"{folder}/current_link_speed", PCIE_GENERATION, _generation),
         File(f"{folder}/current_link_width", PCIE_WIDTH),
-        File(f"{folder}/max_link_speed", PCIE_GENERATION_LIMIT, _generation),
-        File(f"{folder}/max_link_width", PCIE_WIDTH_LIMIT),
     ]
 
 

@@ -6,22 +6,24 @@ AMD's and Intel's GPUs have sources of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import ClassVar
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
-from opentelemetry.instrumentation.hardware.accelerators.drm import cards_of
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import cards_of
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.files import Files
 
-GPUS: Final = ("panfrost", "panthor", "lima", "v3d", "msm_dpu", "msm_mdp", "msm-mdss", "adreno", "nouveau")
-NPUS: Final = ("intel_vpu", "amdxdna")
-
 
 class Drm(AcceleratorSource):
-    """GPUs and NPUs that the kernel's Direct Rendering Manager reports."""
+    """GPUs and NPUs that the kernel's Direct Rendering Manager reports.
+
+    Attributes:
+        gpus: Kernel drivers of GPUs, as they are named on the bus.
+        npus: Kernel drivers of NPUs.
+    """
 
     name = "drm"
     rows = ("hw.", "process.gpu.", "process.npu.")
@@ -33,12 +35,24 @@ class Drm(AcceleratorSource):
     )
     process_metrics = "process.gpu.*, process.npu.*"
     is_selectable = False
+    gpus: ClassVar[tuple[str, ...]] = (
+        "panfrost",
+        "panthor",
+        "lima",
+        "v3d",
+        "msm_dpu",
+        "msm_mdp",
+        "msm-mdss",
+        "adreno",
+        "nouveau",
+    )
+    npus: ClassVar[tuple[str, ...]] = ("intel_vpu", "amdxdna")
 
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether there is a device of one of the drivers."""
         del config, environ
-        return files is not None and bool(cards_of(files, (*GPUS, *NPUS)))
+        return files is not None and bool(cards_of(files, (*cls.gpus, *cls.npus)))
 
     def visibility(self) -> VisibilityRule:
         """Return a rule without variables."""
@@ -51,4 +65,4 @@ class Drm(AcceleratorSource):
         files = self.files
         if files is None:
             raise Unavailable(self.absent)
-        yield DriverChoice("the kernel", "", lambda: Kernel(self, files))
+        yield DriverChoice("the kernel", "", lambda: Kernel(self, files, self.gpus, self.npus))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.drm import DrmDriver
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.sources.drm import GPUS, NPUS
 from opentelemetry.instrumentation.hardware.sources.drm.device import DrmDevice, Gpu, Npu
 from opentelemetry.instrumentation.hardware.sources.drm.fields import NPU_BUSY
 from opentelemetry.instrumentation.hardware.system.files import Files
@@ -29,12 +28,14 @@ class Kernel(DrmDriver):
     Args:
         source: Has the observed program.
         files: Reads the files.
+        gpus: The kernel drivers of GPUs.
+        npus: Those of NPUs.
     """
 
-    def __init__(self, source: AcceleratorSource, files: Files) -> None:
+    def __init__(self, source: AcceleratorSource, files: Files, gpus: Sequence[str], npus: Sequence[str]) -> None:
         self._source = source
         self._has_walked = False
-        makers = {**dict.fromkeys(GPUS, Gpu), **dict.fromkeys(NPUS, Npu)}
+        makers = {**dict.fromkeys(gpus, Gpu), **dict.fromkeys(npus, Npu)}
         super().__init__(files, makers, _NAMES, source.absent)
 
     def sample_slow(self) -> None:
