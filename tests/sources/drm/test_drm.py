@@ -7,13 +7,13 @@ import sys
 from typing import Any
 
 import pytest
-from tests.children import run
 from tests.sources.cards import ACCEL, DRM, at, board, desktop, fdinfo, laptop, opened, ryzen
 from tests.sources.machines import STRANGER
 from tests.sources.npus import HOST
 from tests.sources.reading import all_of, series_of, value
 from tests.sources.reading import opened as opened_source
 from tests.sources.tree import Fabricated, Tree
+from tests.support.children import run
 from tests.tools import glances, need
 
 from opentelemetry.instrumentation.hardware import catalog as c
