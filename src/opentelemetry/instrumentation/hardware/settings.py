@@ -190,8 +190,8 @@ class Config:
         "none",
         "NVIDIA GPUs to simulate in place of those of this machine, as in 8xH100:inference@7: a number of GPUs, a card "
         "(T4, A100, H100, H200, B200, RTX4090), a scenario, and the seed of the noise. The scenarios are training, "
-        "inference, idle, held, hot, brake, stuck, small-kernels, transfer, xid, lost, straggler and memory-leak, and "
-        "with a simulated host one-core, quota, storage and neighbours.",
+        "inference, idle, held, hot, brake, stuck, small-kernels, transfer, xid, lost, straggler, memory-leak, ecc "
+        "and link, and with a simulated host one-core, quota, storage, neighbours and full-disk.",
     )
     simulate_speed: float | None = setting(
         number("a number from 0.1 to 600, such as 60", 0.1, 600),

@@ -23,6 +23,8 @@ class Load(NamedTuple):
         brake: Of the power limit that an external signal leaves.
         xid: The number of a critical event that happens at this time; 0 for none.
         is_lost: Whether it does not respond any more.
+        errors: Uncorrected errors of the memory until now.
+        lanes: Of the lanes of the PCIe link that are in use.
     """
 
     busy: float = 0.0
@@ -36,6 +38,8 @@ class Load(NamedTuple):
     brake: float = 1.0
     xid: int = 0
     is_lost: bool = False
+    errors: int = 0
+    lanes: float = 1.0
 
 
 class HostLoad(NamedTuple):
@@ -111,6 +115,12 @@ def _lost(time: float, index: int, count: int) -> Load:
     return _training(time, index, count)._replace(is_lost=is_last and time >= 30.1, xid=79 if is_now else 0)
 
 
+def _ecc(time: float, index: int, count: int) -> Load:
+    """From 60 s on, the memory of the first GPU has an uncorrected error every 30 s."""
+    errors = max(0, int(time / 30.0) - 1) if index == 0 else 0
+    return _training(time, index, count)._replace(errors=errors)
+
+
 def _starved(time: float, index: int, count: int) -> Load:
     """The GPU waits for data, in half of each second for most of it."""
     busy = 0.42 if time % 1.0 < 0.5 else 0.2
@@ -145,6 +155,9 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "lost": _lost,
     "straggler": _straggler,
     "memory-leak": _memory_leak,
+    "ecc": _ecc,
+    "link": lambda time, index, count: _training(time, index, count)._replace(lanes=0.5 if index == count - 1 else 1.0),
+    "full-disk": _training,
     "one-core": _starved,
     "quota": _starved,
     "storage": _starved,
@@ -157,5 +170,6 @@ HOSTS: Final[dict[str, HostLoad]] = {
     "quota": HostLoad(program=2.0, quota=2.0, throttled=0.7, stalls=_stalls(cpu=0.6)),
     "storage": HostLoad(iowait=0.4, stalls=_stalls(io=0.55)),
     "neighbours": HostLoad(program=0.3, others=0.93, stalls=_stalls(cpu=0.7)),
+    "full-disk": HostLoad(disk=0.97),
 }
 """By the name of the scenario. In the others, the host is the real one."""

@@ -31,6 +31,9 @@ _RETIRED: Final = frozenset({29, 30, 31})
 _AMPERE: Final = frozenset({22, 23, 142, 143, 144, 145, 173, 179, 180, 230})
 """The same from Ampere on."""
 
+_RESET: Final = 1
+"""The recovery action for uncorrected errors: the GPU should be reset."""
+
 _EVER: Final = frozenset({76, 94, 270})
 """Fields that are 0 on every card."""
 
@@ -223,7 +226,7 @@ def _of_card(gpu: Gpu) -> dict[str, Any]:
         "PowerManagementDefaultLimit": limit,
         "PowerManagementLimitConstraints": [limit // 3, limit],
         "CurrPcieLinkGeneration": generation,
-        "CurrPcieLinkWidth": width,
+        "CurrPcieLinkWidth": int(width * gpu.load.lanes),
         "MaxPcieLinkGeneration": generation,
         "MaxPcieLinkWidth": width,
         "SupportedEventTypes": n.XID,
@@ -274,4 +277,6 @@ def _field(gpu: Gpu, field: tuple[int, int]) -> int | None:
     zeros = _EVER
     if card.is_reliable:
         zeros = zeros | _ECC | (_AMPERE if card.capability >= (8, 0) else _RETIRED)
-    return 0 if field[0] in zeros and not field[1] else None
+    if field[0] not in zeros or field[1]:
+        return None
+    return {6: gpu.load.errors, 23: gpu.load.errors, 230: _RESET if gpu.load.errors else 0}.get(field[0], 0)
