@@ -63,7 +63,6 @@ GAUGES = {
     "AcceleratorFailed": (f'hw_status{{{DEVICE}, hw_state="failed"}}', (0, 1, 0)),
     "AcceleratorRecoveryNeeded": (f"hw_gpu_recovery_action{{{DEVICE}}}", (0, 2, 0)),
     "AcceleratorDegraded": (f'hw_status{{{DEVICE}, hw_state="degraded"}}', (0, 1, 0)),
-    "AcceleratorMemoryNearlyFull": (f"hw_gpu_memory_utilization_ratio{{{DEVICE}}}", (0.5, 0.99, 0.96)),
     "HardwareSourceFailed": (UP, (1, 0, 1)),
     "HostFileSystemNearlyFull": (FULL, (0.5, 0.97, 0.94)),
 }
@@ -113,6 +112,13 @@ CASES = [
         {
             f"hw_gpu_pcie_width{{{DEVICE}}}": constant(16, 8, 16),
             f"hw_gpu_pcie_width_limit{{{DEVICE}}}": constant(16, 16, 16),
+        },
+    ),
+    Case(
+        "AcceleratorMemoryNearlyFull",
+        {
+            f"hw_gpu_memory_usage_bytes{{{DEVICE}}}": constant(40e9, 79e9, 77e9),
+            f"hw_gpu_memory_limit_bytes{{{DEVICE}}}": constant(80e9, 80e9, 80e9),
         },
     ),
     Case("NetworkPortDown", {'hw_network_up{hw_id="ib0", hw_name="mlx5_0"}': ("1x150", "1x29 0x59 1x60", "0x150")}),
