@@ -44,22 +44,33 @@ _MOST_SERIES = 1000
 
 # -- spans
 
-SpanStart = Callable[[Any, str, Any, Any, Any, "int | None"], None]
+DroppedSpan = Callable[[Any, str, Any, Any, Any, "int | None"], None]
 """Called with a span, and its name, context, kind, attributes and start time as given to ``Tracer.start_span``."""
 
 
 class TraceHook:
-    """Calls back when a TracerProvider is made or gets a processor, and when a span starts, also one not recorded.
+    """Calls back when a TracerProvider is made or gets a processor, and when a span starts.
 
     A SpanProcessor in each provider is not enough: none can be added to a provider that is never global (MLflow,
     logfire, Phoenix), Phoenix removes all processors when the program adds its first one, and processors are not
     told of spans that the sampler drops. So ``TracerProvider.__init__``, its ``add_span_processor`` and
     ``Tracer.start_span`` are replaced.
+
+    Args:
+        provider_changed: Called with a provider.
+        recorded: Called with a span that is recorded. It must not raise.
+        dropped: Called with a span that the sampler has dropped. It must not raise.
     """
 
-    def __init__(self, provider_changed: Callable[[TracerProvider], None], span_started: SpanStart) -> None:
+    def __init__(
+        self,
+        provider_changed: Callable[[TracerProvider], None],
+        recorded: Callable[[Span], None],
+        dropped: DroppedSpan,
+    ) -> None:
         self._provider_changed = provider_changed
-        self._span_started = span_started
+        self._recorded = recorded
+        self._dropped = dropped
         self._is_on = False
         self._replaced: tuple[_Methods, _Methods] | None = None
 
@@ -101,7 +112,10 @@ class TraceHook:
                 tracer, name, context, kind, attributes, links, start_time, record_exception, set_status_on_exception
             )
             if self._is_on:
-                self._span_started(span, name, context, kind, attributes, start_time)
+                if span.is_recording():
+                    self._recorded(span)
+                else:
+                    self._dropped(span, name, context, kind, attributes, start_time)
             return span
 
         ours = __init__, add_span_processor, start_span

@@ -98,7 +98,7 @@ class SpanRecorder:
         self._is_ready = False  # the session reads for spans
         self._dividing: Shares | None = None  # the shares, if there are accelerators
         self._restart = restart
-        self._hook = TraceHook(self._provider_changed, self._started)
+        self._hook = TraceHook(self._provider_changed, self.begin, self._begin_dropped)
         self._has_failed = False
         self._own: Session | None = None  # of a forked child
         self._metric: EnergyByOperation | None = None
@@ -177,27 +177,6 @@ class SpanRecorder:
 
     # -- the threads of the program
 
-    def _started(self, span: Any, name: str, context: Any, kind: SpanKind, given: Any, begin: int | None) -> None:
-        """Begin to measure a span of a watched provider."""
-        if span.is_recording():
-            self.begin(span)
-            return
-        session, shares = self._session, self._dividing
-        try:
-            if session is None or shares is None or not session.has_started:
-                return
-            # It is not recorded. It takes part in the shares, so that its part does not go to others.
-            span_id = span.get_span_context().span_id
-            parent_id = get_current_span(context).get_span_context().span_id
-            if span_id == parent_id or self._pid != os.getpid():
-                return  # its tracer is disabled
-            if begin is None or time.time_ns() - begin < _LATE:
-                operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
-                span.end = OpenSpan(self, span, None, self._pid, operation).end
-                shares.begin(span_id, parent_id or None)
-        except Exception:
-            self.fail()
-
     def begin(self, span: Span) -> None:
         """Begin to measure a recorded span. Never raises, never waits."""
         try:
@@ -218,6 +197,23 @@ class SpanRecorder:
                 parent = span.parent
                 shares.begin(span.get_span_context().span_id, None if parent is None else parent.span_id)
                 opened.has_share = True
+        except Exception:
+            self.fail()
+
+    def _begin_dropped(self, span: Any, name: str, context: Any, kind: SpanKind, given: Any, begin: int | None) -> None:
+        """Begin the share of a span that the sampler has dropped, so that it does not go to others."""
+        session, shares = self._session, self._dividing
+        try:
+            if session is None or shares is None or not session.has_started or self._pid != os.getpid():
+                return
+            span_id = span.get_span_context().span_id
+            parent_id = get_current_span(context).get_span_context().span_id
+            if span_id == parent_id:
+                return  # its tracer is disabled
+            if begin is None or time.time_ns() - begin < _LATE:
+                operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
+                span.end = OpenSpan(self, span, None, self._pid, operation).end
+                shares.begin(span_id, parent_id or None)
         except Exception:
             self.fail()
 
