@@ -38,7 +38,7 @@ from opentelemetry.instrumentation.hardware.pipeline import runner as source_run
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
-from opentelemetry.instrumentation.hardware.system.job_key import JOB
+from opentelemetry.instrumentation.hardware.system.job import JOB
 from opentelemetry.instrumentation.hardware.version import __version__
 
 

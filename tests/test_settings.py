@@ -22,7 +22,7 @@ from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config, export_interval
 from opentelemetry.instrumentation.hardware.simulator.machine import Spec
-from opentelemetry.instrumentation.hardware.system.job_key import JOB
+from opentelemetry.instrumentation.hardware.system.job import JOB
 
 SETTINGS = [setting.name for setting in fields(Config)]
 DEFAULT = Config(counter_origin="boot")

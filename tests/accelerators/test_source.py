@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 USED = f.Field(c.PROCESS_GPU_MEMORY_USAGE)
 SIGN = {"/sys/module/acme": ""}

@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
 from opentelemetry.instrumentation.hardware.cli.top.holders import Facts, ProcessReader
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system import process_tree
+from opentelemetry.instrumentation.hardware.system import tree
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 
 CORES = 32
@@ -152,7 +152,7 @@ def on(
     env = environment({"TZ": "UTC", **(fake.environment if fake else {})})
     with (
         patch.dict(os.environ, env, clear=True),
-        patch.object(process_tree, "_is_host_namespace", lambda files: True),
+        patch.object(tree, "_is_host_namespace", lambda files: True),
         simulated(trainer) as clock,
     ):
         asyncio.run(_on(View(fake, gpus, clock), size, act, steps, detail))

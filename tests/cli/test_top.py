@@ -48,7 +48,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system import process_tree
+from opentelemetry.instrumentation.hardware.system import tree
 
 FOLDER = Path(__file__).parent / "top"
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "top.svg"
@@ -340,7 +340,7 @@ def test_processes_have_user_and_command(tmp_path: Path) -> None:
         fake = FakeNvml(tmp_path, h100(0) | {"ComputeRunningProcesses": used})
         with (
             patch.dict(os.environ, environment(fake.environment), clear=True),
-            patch.object(process_tree, "_is_host_namespace", lambda files: True),
+            patch.object(tree, "_is_host_namespace", lambda files: True),
         ):
             session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, environ={}, all_processes=True)
             reader = ProcessReader()
@@ -365,7 +365,7 @@ def test_in_a_container_a_pid_alone_names_no_process(tmp_path: Path) -> None:
     fake = FakeNvml(tmp_path, h100(0) | {"ComputeRunningProcesses": listed((os.getpid(), 40_000 * MIB))})
     with (
         patch.dict(os.environ, environment(fake.environment), clear=True),
-        patch.object(process_tree, "_is_host_namespace", lambda files: False),
+        patch.object(tree, "_is_host_namespace", lambda files: False),
     ):
         session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, environ={}, all_processes=True)
         try:

@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
-from opentelemetry.instrumentation.hardware.system.job_key import JOB
+from opentelemetry.instrumentation.hardware.system.job import JOB
 
 OWN = [
     "amd",

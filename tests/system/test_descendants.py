@@ -17,10 +17,10 @@ from tests.support.children import command, scene, started
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.system import descendants as module
-from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk, Walk, descendants
+from opentelemetry.instrumentation.hardware.system import tree as module
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
+from opentelemetry.instrumentation.hardware.system.tree import SharedWalk, Walk, descendants
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 

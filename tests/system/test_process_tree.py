@@ -16,7 +16,7 @@ from tests.support.stage import PATIENT
 
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.machine import Machine
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 HOST, CONTAINER = "pid:[4026531836]", "pid:[4026532199]"
 EVIDENCE = "/dev/nvidia-uvm"

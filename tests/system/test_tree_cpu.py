@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from opentelemetry.instrumentation.hardware.system.machine import TreeProcess
-from opentelemetry.instrumentation.hardware.system.tree_cpu import TreeCpuTime
+from opentelemetry.instrumentation.hardware.system.tree import TreeCpuTime
 
 Walk = Sequence[tuple[str, float, float]]
 """By process its CPU time and that of the children it waited for, in a tree without the root."""

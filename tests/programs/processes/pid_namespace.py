@@ -17,10 +17,10 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
-from opentelemetry.instrumentation.hardware.system.job_key import JOB, start_time
+from opentelemetry.instrumentation.hardware.system.job import JOB, start_time
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.system.local import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 me, number = os.getpid(), int(os.readlink("/proc/self"))
 found: dict[str, Any] = {"me": me, "number": number, "another": me != number and Path(f"/proc/{me}").exists()}

@@ -16,9 +16,8 @@ from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.process import Process
-from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 from opentelemetry.instrumentation.hardware.system.local import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree, SharedWalk
 
 CHILDREN = 256
 _BOUND = 0.4

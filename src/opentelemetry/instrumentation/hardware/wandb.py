@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Number, Series, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.psutil_backend import is_partition
 
 # The attributes that name a device.
 _IDENTITY = (c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT)
@@ -313,12 +314,6 @@ def _network(points: Points, direction: str) -> Number | None:
     return sum(found.values()) if found else None
 
 
-def is_partition(name: str, names: Iterable[str]) -> bool:
-    """Whether the name is another disk's name with a number, like sda1 of sda, nvme0n1p2 of nvme0n1."""
-    disk = name.rstrip("0123456789")
-    return disk != name and (disk in names or (disk.endswith("p") and disk[:-1] in names))
-
-
 def _share(part: Metric, whole: Metric) -> OfDevice:
     return lambda points, device: _percent(points.get(part, NONE, device), points.get(whole, NONE, device))
 
@@ -361,10 +356,6 @@ def _duty_cycle(points: Points) -> dict[int, Number | None]:
         number: _times(points.get(c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"}, parents.get(device) or device), 100)
         for number, device in (_tpus(points) if has_chips else points.numbered("tpu")).items()
     }
-
-
-def _by_place(metric: Metric) -> Callable[[Points], dict[int, Number | None]]:
-    return lambda points: {place: value for place, (value, _) in enumerate(points.all(metric))}
 
 
 def _word(label: object) -> str:
@@ -423,10 +414,11 @@ def _of_runtimes(metric: Metric, attribute: str, which: str) -> Callable[[Points
 
 # -- the table
 
+# A key that each device has once: name, unit, formula, value, metrics, and what W&B computes instead.
+Row: TypeAlias = "tuple[str, str, str, OfDevice, tuple[Metric, ...], str]"
 
-def _each(
-    devices: Callable[[Points], Mapping[int, str]], *rows: tuple[str, str, str, OfDevice, tuple[Metric, ...], str]
-) -> tuple[Key, ...]:
+
+def _each(devices: Callable[[Points], Mapping[int, str]], *rows: Row) -> tuple[Key, ...]:
     """Keys that each device has once; ``{i}`` stands for its index."""
 
     def of_all(value: OfDevice) -> Callable[[Points], Values]:
@@ -445,21 +437,9 @@ def _row(
     attributes: Attributes = NONE,
     factor: float = 1,
     close: str = "",
-) -> tuple[str, str, str, OfDevice, tuple[Metric, ...], str]:
+) -> Row:
     """A key that is one series of a device, times a factor."""
     return name, unit, formula, _series(metric, attributes, factor), (metric,), close
-
-
-def _nvidia(points: Points) -> dict[int, str]:
-    return points.gpus("NVIDIA")
-
-
-def _amd(points: Points) -> dict[int, str]:
-    return points.gpus("AMD")
-
-
-def _apple(points: Points) -> dict[int, str]:
-    return points.gpus("Apple")
 
 
 def _ipus(points: Points) -> dict[int, str]:
@@ -567,20 +547,18 @@ _NVLINK = "W&B takes GPM's rate; this is the increase of the driver's counter"
 _MIBS = "MiB per second despite the name"
 
 
-def _errors(name: str, kind: str, formula: str) -> tuple[str, str, str, OfDevice, tuple[Metric, ...], str]:
+def _errors(name: str, kind: str, formula: str) -> Row:
     return _row(f"gpu.{{i}}.{name}", "errors", formula, c.HW_GPU_MEMORY_ERRORS, {c.ERROR_TYPE: kind})
 
 
-def _link(
-    name: str, kind: str, direction: str, formula: str, close: str = ""
-) -> tuple[str, str, str, OfDevice, tuple[Metric, ...], str]:
+def _link(name: str, kind: str, direction: str, formula: str, close: str = "") -> Row:
     attributes = {c.GPU_LINK: kind, c.NETWORK_DIRECTION: direction}
     return f"gpu.{{i}}.{name}", "MiB/s", formula, _rate(c.HW_GPU_IO, attributes, 1 / _MIB), (c.HW_GPU_IO,), close
 
 
 NVIDIA: Final = (
     *_each(
-        _nvidia,
+        lambda points: points.gpus("NVIDIA"),
         *_OF_PROCESSES,
         *(
             _row(f"gpu.{{i}}.{name}", "MHz", words, c.HW_GPU_FREQUENCY, {c.FREQUENCY_DOMAIN: domain}, 1e-6)
@@ -617,7 +595,7 @@ NVIDIA: Final = (
         _link("nvlinkRxBytes", "nvlink", "receive", f"received over all NVLinks; {_MIBS}", _NVLINK),
     ),
     *_each(
-        lambda points: {index: gpu for index, gpu in _nvidia(points).items() if gpu in points.used},
+        lambda points: {index: gpu for index, gpu in points.gpus("NVIDIA").items() if gpu in points.used},
         *(
             (
                 name.replace("gpu.", "gpu.process.", 1), unit,
@@ -630,7 +608,7 @@ NVIDIA: Final = (
 )  # fmt: skip
 
 AMD: Final = _each(
-    _amd,
+    lambda points: points.gpus("AMD"),
     _row("gpu.{i}.gpu", "%", "utilization of the graphics engine", c.HW_GPU_UTILIZATION, _GENERAL, 100),
     (
         "gpu.{i}.memoryAllocated", "%", "memory in use / total memory; from rocm-smi of ROCm 5, which may not print "
@@ -651,7 +629,7 @@ AMD: Final = _each(
 """W&B reports 0 for missing values; here the key is absent."""
 
 APPLE: Final = _each(
-    _apple,
+    lambda points: points.gpus("Apple"),
     (
         "gpu.{i}.gpu", "%", "utilization (macmon: scaled by the frequency)",
         _first(
@@ -693,7 +671,7 @@ GRAPHCORE: Final = _each(
             ("speed", "GT/s", c.HW_NPU_LINK_SPEED, NONE, 1e-9),
         )
     ),
-)
+)  # fmt: skip
 """The keys that W&B reported for an IPU until its Go backend became the default (0.18)."""
 
 OPENMETRICS: Final = (
@@ -706,7 +684,6 @@ OPENMETRICS: Final = (
 
 _HBM_SHARE = _share(c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT)
 _HBM_METRICS = (c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT)
-_PLACE = "libtpu's SDK (`LIBTPU=on`), by the {}'s place in its list"
 
 
 def _size(attributes: Attributes) -> str:
@@ -748,7 +725,8 @@ TPU: Final = (
         _duty_cycle, (c.HW_NPU_UTILIZATION,),
     ),
     Key(
-        "tpu.{i}.iciLinkHealth", "score", _PLACE.format("link"), _by_place(c.GOOGLE_TPU_LINK_HEALTH),
+        "tpu.{i}.iciLinkHealth", "score", "libtpu's SDK (`LIBTPU=on`), by the link's place in its list",
+        lambda points: dict(enumerate(value for value, _ in points.all(c.GOOGLE_TPU_LINK_HEALTH))),
         (c.GOOGLE_TPU_LINK_HEALTH,),
     ),
     Key(

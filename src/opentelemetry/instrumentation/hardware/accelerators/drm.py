@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fdinfo import AllClient
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, cards_of
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 Makers: TypeAlias = Mapping[str, Callable[[Files, Card, int], SysfsDevice]]
 """By kernel driver, what makes a device of a card and its index."""

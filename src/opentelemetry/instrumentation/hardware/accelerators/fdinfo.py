@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import is_suspended
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, cards_of, node_names
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 TASKS: Final[Mapping[str, str]] = {
     # amdgpu

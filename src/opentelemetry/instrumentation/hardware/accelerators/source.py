@@ -50,7 +50,7 @@ from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.holders import owner
 from opentelemetry.instrumentation.hardware.system.local import machine
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 _ALL_SUSPENDED: Final = (
     "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"

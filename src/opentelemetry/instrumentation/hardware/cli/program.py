@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
-from opentelemetry.instrumentation.hardware.system.job_key import start_time
+from opentelemetry.instrumentation.hardware.system.job import start_time
 
 
 def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -138,7 +138,7 @@ def pid(text: str) -> int:
     Raises:
         Mistake: There is no such process.
     """
-    from opentelemetry.instrumentation.hardware.system.job_key import start_time
+    from opentelemetry.instrumentation.hardware.system.job import start_time
 
     if not text.isdecimal() or start_time(int(text)) is None:
         raise Mistake(f"there is no process {text}; --pid takes the PID of a running process, such as {os.getpid()}")

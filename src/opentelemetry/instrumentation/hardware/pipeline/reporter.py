@@ -22,7 +22,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.pipeline.lock_file import HAS_LOCKS, HostileError, LockFile, folders
 from opentelemetry.instrumentation.hardware.settings import PREFIX
-from opentelemetry.instrumentation.hardware.system.job_key import JOB, byte_of, job_of
+from opentelemetry.instrumentation.hardware.system.job import JOB, byte_of, job_of
 
 _LOG = logging.getLogger(__name__)
 

@@ -28,8 +28,8 @@ from opentelemetry.instrumentation.hardware.settings import Config, export_inter
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
-from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
+from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 _LOG = logging.getLogger(__name__)
 

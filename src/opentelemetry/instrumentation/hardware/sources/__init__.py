@@ -21,8 +21,8 @@ from typing import ClassVar, NamedTuple
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Event, Point, Scope
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
-from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
+from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 _LOG = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
 from opentelemetry.instrumentation.hardware.system.machine import Process as Measured
-from opentelemetry.instrumentation.hardware.system.tree_cpu import TreeCpuTime
+from opentelemetry.instrumentation.hardware.system.tree import TreeCpuTime
 
 _GROUPS = (
     "cpu.",

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.system import mounts, procfs
 from opentelemetry.instrumentation.hardware.system.cgroup import Cgroup
-from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk, Walk, descendants
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, names_or_empty, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import (
     CgroupUsage,
@@ -22,8 +21,8 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Swap,
     TreeProcess,
 )
-from opentelemetry.instrumentation.hardware.system.process_tree import proc_folder
 from opentelemetry.instrumentation.hardware.system.procfs import PAGE, TICKS
+from opentelemetry.instrumentation.hardware.system.tree import SharedWalk, Walk, descendants, proc_folder
 
 _CPUS = "/sys/devices/system/cpu"
 

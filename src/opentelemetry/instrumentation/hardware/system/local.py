@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.system.descendants import SharedWalk
     from opentelemetry.instrumentation.hardware.system.machine import Drivers, Machine
+    from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 
 def machine(drivers: Drivers, walk: SharedWalk | None = None) -> Machine:

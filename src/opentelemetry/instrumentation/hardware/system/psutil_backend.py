@@ -111,7 +111,7 @@ class PsutilMachine:
         return {
             name: _disk(each)
             for name, each in counters.items()
-            if every or not (_is_partition(name, counters) or name.startswith(_VIRTUAL_DISKS))
+            if every or not (is_partition(name, counters) or name.startswith(_VIRTUAL_DISKS))
         }
 
     def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
@@ -250,7 +250,7 @@ class PsutilMachine:
         raise Unavailable("cgroups exist on Linux only")
 
 
-def _is_partition(name: str, names: Mapping[str, object]) -> bool:
+def is_partition(name: str, names: Mapping[str, object]) -> bool:
     """Whether the name is another disk's name with a number, like sda1 of sda, nvme0n1p2 of nvme0n1."""
     disk = name.rstrip("0123456789")
     return disk != name and (disk in names or (disk.endswith("p") and disk[:-1] in names))

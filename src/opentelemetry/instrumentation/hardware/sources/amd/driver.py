@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.device import Identifica
 from opentelemetry.instrumentation.hardware.sources.amd.processes import DRIVER, Processes
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 from opentelemetry.instrumentation.hardware.system.files import Files
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 
 class Amdgpu(AcceleratorDriver):

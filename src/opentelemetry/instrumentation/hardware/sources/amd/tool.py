@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     rocm_smi_gpus,
 )
 from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 AMD_SMI_TOOL: Final = Tool(
     "amd-smi",

@@ -22,7 +22,7 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, pyth
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu, integer
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import SESSION, SESSION_UTILIZATION
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 NAME: Final = "gcipuinfo"
 

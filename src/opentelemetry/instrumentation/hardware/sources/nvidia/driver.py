@@ -31,7 +31,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Users, usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.xids import CATALOG, XIDS, Xid
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 _LOG = logging.getLogger(__name__)
 

@@ -40,7 +40,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     texts,
 )
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 MIN_INTERVAL: Final = 10.0
 """Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver."""

@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Num
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Report, Runtime
-from opentelemetry.instrumentation.hardware.system.process_tree import ProcessTree
+from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 _TAG: Final = "NEURON_PROCESS_TAG"
 
