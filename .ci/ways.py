@@ -42,6 +42,7 @@ WAYS: Final[Mapping[str, tuple[Way, ...]]] = {
         Way("macmon", "macmon", "macmon-[0-9]*"),
         Way("ioreg", "ioreg", "*"),
     ),
+    "intel": (Way("driver files", "", "*"),),
     "drm": (Way("driver files", "", "*"),),
     "graphcore": (Way("gcipuinfo", "gcipuinfo", "*"),),
     "tpu": (Way("runtime", "tpu", "*"), Way("profiler", "tpu", "node"), Way("libtpu", "libtpu", "driver")),
@@ -53,13 +54,14 @@ _HEADINGS: Final = {
     "nvidia": "NVIDIA",
     "amd": "AMD",
     "apple": "Apple",
+    "intel": "Intel",
     "drm": "Other GPUs and NPUs of the Linux kernel",
     "graphcore": "Graphcore",
     "tpu": "Google TPU",
     "trainium": "AWS Trainium and Inferentia",
 }
 
-_KINDS: Final = (("nvidia", "amd", "apple", "drm"), ("graphcore", "tpu", "trainium"))
+_KINDS: Final = (("nvidia", "amd", "apple", "intel", "drm"), ("graphcore", "tpu", "trainium"))
 """Vendors of the same kind of device. A table has the rows of all of them, so that it shows what is missing."""
 
 _PARTS: Final = (

@@ -445,7 +445,7 @@ def test_only_unknown_sources_use_default_and_warn(words: list[str], caplog: pyt
     assert len(warnings(caplog)) == len([word for word in words if word != "auto"])
     for warning in warnings(caplog):
         assert "OTEL_PYTHON_HARDWARE_SOURCES" in warning
-        assert re.search("did you mean (nvidia or amd|host)[?]", warning)
+        assert re.search("did you mean (nvidia, amd or intel|host)[?]", warning)
 
 
 def test_unknown_source_leaves_the_others_selected(caplog: pytest.LogCaptureFixture) -> None:
@@ -517,7 +517,7 @@ def test_warning_names_the_argument_flag_or_variable_that_was_used(
 ) -> None:
     config = Config.read(options, variables, flags)
     Session(config, environ={}).close()
-    assert caplog.messages == [f"{name}: there is no source gpu; did you mean nvidia or amd? (it is ignored)"]
+    assert caplog.messages == [f"{name}: there is no source gpu; did you mean nvidia, amd or intel? (it is ignored)"]
 
 
 @pytest.mark.parametrize(

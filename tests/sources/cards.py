@@ -199,11 +199,141 @@ def none(tick: int) -> Fabricated:
     return at(tick, {**HOST, f"{DRM}/card0/device/uevent": uevent})
 
 
+# -- Intel
+
+
+def arc(tick: int) -> Fabricated:
+    """An Arc B580 with xe, behind the switch of its card. It throttles at the second tick."""
+    folder, address = f"{DRM}/card1/device", "0000:03:00.0"
+    sensors = {
+        "name": "xe",
+        "energy1_input": 9_000_000_000 + tick * 1_500_000_000,
+        "energy2_input": 8_000_000_000 + tick * 1_200_000_000,
+        "energy1_label": "card",
+        "power1_max": 190_000_000,
+        "power1_rated_max": 0,
+        "power1_cap": 230_000_000,
+        "temp2_input": 61_000 + 1000 * tick,
+        "temp2_label": "pkg",
+        "temp2_crit": 100_000,
+        "temp2_emergency": 105_000,
+        "temp3_input": 58_000,
+        "temp3_label": "vram",
+        "fan1_input": 1200,
+        "fan2_input": 0,
+        "in1_input": 870,
+    }
+    gt = {
+        "gtidle/name": "gt0-rc",
+        "gtidle/idle_residency_ms": (40_000, 42_500, 52_500)[tick],
+        "freq0/act_freq": (0, 2850, 2400)[tick],
+        "freq0/rp0_freq": 2900,
+        "freq0/throttle/status": int(tick == 1),
+        "freq0/throttle/reason_pl1": int(tick == 1),
+        "freq0/throttle/reason_pl2": 0,
+        "freq0/throttle/reason_pl4": 0,
+        "freq0/throttle/reason_thermal": 0,
+        "freq0/throttle/reason_prochot": 0,
+    }
+    media = {
+        "gtidle/name": "gt1-mc",
+        "gtidle/idle_residency_ms": 90_000 + tick * 9_000,
+        "freq0/act_freq": 1500,
+        "freq0/rp0_freq": 1500,
+        "freq0/throttle/status": 0,
+        "freq0/throttle/reason_pl1": 0,
+    }
+    files = below(
+        folder,
+        {
+            "uevent": f"DRIVER=xe\nPCI_CLASS=30000\nPCI_ID=8086:E20B\nPCI_SLOT_NAME={address}\n",
+            "drm/card1/dev": "226:1",
+            "drm/renderD129/dev": "226:129",
+            "power/runtime_status": "active",
+            "current_link_speed": "2.5 GT/s PCIe",
+            "current_link_width": 1,
+            "tile0/vram0/total_bytes": 12_813_598_720,
+            "tile0/vram0/used_bytes": 4_000_000_000 + tick,
+            **{f"hwmon/hwmon5/{name}": content for name, content in sensors.items()},
+            **{f"tile0/gt0/{name}": content for name, content in gt.items()},
+            **{f"tile0/gt1/{name}": content for name, content in media.items()},
+        },
+    )
+    bridge = "/sys/bus/pci/devices/0000:01:00.0"
+    files |= below(bridge, {"vendor": "0x8086", "current_link_speed": "16.0 GT/s PCIe", "current_link_width": 8})
+    files[f"{DRM}/card1"] = f"../../devices/pci0000:00/0000:00:01.0/0000:01:00.0/0000:02:01.0/{address}/drm/card1"
+    files |= program(CHILD) | opened(STRANGER, 7, "/dev/dri/renderD129", xe(address, tick))
+    files |= opened(CHILD, 3, "/dev/dri/renderD129", xe(address, tick))  # the same client
+    return at(tick, HOST | files)
+
+
+def integrated(tick: int) -> Fabricated:
+    """The GPU of a laptop's CPU with i915, and a suspended Arc A770 beside it; the counter wraps at the last tick."""
+    gpu = f"{DRM}/card0"
+    uevent = "DRIVER={}\nPCI_CLASS=30000\nPCI_ID=8086:{}\nPCI_SLOT_NAME={}\n"
+    files = below(
+        gpu,
+        {
+            "device/uevent": uevent.format("i915", "A7A0", "0000:00:02.0"),
+            "device/drm/renderD128/dev": "226:128",
+            "device/power/runtime_status": "active",
+            "gt/gt0/rps_act_freq_mhz": (0, 1300, 300)[tick],
+            "gt/gt0/rps_RP0_freq_mhz": 1500,
+            "gt/gt0/rc6_residency_ms": (4_294_960_000, 4_294_967_000, 704)[tick],
+            "gt/gt0/throttle_reason_status": 0,
+            "gt/gt0/throttle_reason_pl1": 0,
+            "gt/gt0/throttle_reason_thermal": 0,
+        },
+    )
+    files |= below(
+        f"{DRM}/card1/device",
+        {
+            "uevent": uevent.format("xe", "56A0", "0000:03:00.0"),
+            "drm/renderD129/dev": "226:129",
+            "power/runtime_status": "suspended",
+            "hwmon/hwmon5/name": "xe",
+            "hwmon/hwmon5/energy1_input": 1,
+        },
+    )
+    files |= program() | opened(STRANGER, 7, "/dev/dri/renderD128", i915("0000:00:02.0", tick))
+    return at(tick, HOST | files)
+
+
+def old_kernel(tick: int) -> Fabricated:
+    """An A770 with i915 of Linux 6.2, without the folder of GTs, and a DG1 without any file but its device's."""
+    uevent = "DRIVER=i915\nPCI_CLASS=30000\nPCI_ID=8086:{}\nPCI_SLOT_NAME={}\n"
+    files = below(
+        f"{DRM}/card0",
+        {
+            "device/uevent": uevent.format("56A0", "0000:03:00.0"),
+            "device/current_link_speed": "16.0 GT/s PCIe",
+            "device/current_link_width": 16,
+            "device/hwmon/hwmon4/name": "i915",
+            "device/hwmon/hwmon4/energy1_input": 70_000_000 + 45_000_000 * tick,
+            "device/hwmon/hwmon4/in0_input": 700,
+            "device/hwmon/hwmon4/power1_max": 0,
+            "device/hwmon/hwmon4/power1_rated_max": 190_000_000,
+            "gt_act_freq_mhz": 600,
+            "gt_RP0_freq_mhz": 2400,
+            "power/rc6_residency_ms": 7_000 + 9_950 * tick,
+        },
+    )
+    files |= below(
+        f"{DRM}/card1",
+        {"device/uevent": uevent.format("4905", "0000:04:00.0"), "gt_act_freq_mhz": DENIED if tick else 300},
+    )
+    return at(tick, HOST | program() | files)
+
+
 CARDS = (
     Story("drm", "board", "made up: a board with Mali-G610", board, pid=STRANGER),
     Story("drm", "raspberry-pi", "made up: a Raspberry Pi 5, in a container", raspberry, pid=STRANGER),
     Story("drm", "desktop", "made up: a GeForce with nouveau", desktop, pid=STRANGER),
     Story("drm", "laptop", "made up: a laptop with Intel's NPU", laptop, pid=STRANGER),
     Story("drm", "ryzen", "made up: a laptop with AMD's NPU", ryzen, pid=STRANGER),
+    Story("intel", "arc", "made up: a machine with an Arc B580", arc, pid=STRANGER),
+    Story("intel", "integrated", "made up: a laptop with two GPUs of Intel", integrated, pid=STRANGER),
+    Story("intel", "old-kernel", "made up: an Arc A770 and an Iris Xe MAX on Linux 6.2", old_kernel, pid=STRANGER),
+    Story("intel", "none", "made up: a server with a display", none, pid=STRANGER),
     Story("drm", "none", "made up: a server with a display", none, pid=STRANGER),
 )

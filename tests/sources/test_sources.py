@@ -32,6 +32,7 @@ OWN = [
     "host",
     "hwmon",
     "infiniband",
+    "intel",
     "nvidia",
     "openmetrics",
     "powercap",
@@ -43,9 +44,9 @@ OWN = [
 OF_PROGRAM = [name for name in OWN if name != "holders"]
 """Those of a session that observes a program."""
 
-VENDORS = ["amd", "apple", "drm", "graphcore", "nvidia", "tpu", "trainium"]
+VENDORS = ["amd", "apple", "drm", "graphcore", "intel", "nvidia", "tpu", "trainium"]
 
-EVERYBODYS = ["amd", "drm", "graphcore", "nvidia", "process", "trainium"]
+EVERYBODYS = ["amd", "drm", "graphcore", "intel", "nvidia", "process", "trainium"]
 """The sources of process scope."""
 
 

@@ -46,7 +46,9 @@ HW_GPU_UTILIZATION = gauge(
     "jpeg, ofa: nvmlDeviceGetEncoderUtilization and similar; sm, tensor, dram, fp64, fp32, fp16: "
     "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
     "(video, jpeg); Apple: Device, Renderer and Tiler Utilization % of the I/O registry, macmon gpu_active_ratio "
-    "(general), gpu_scaled_ratio (scaled); other drivers of the Direct Rendering Manager: sum of all processes",
+    "(general), gpu_scaled_ratio (scaled); i915, xe: time out of RC6 (general), of a media GT (video), "
+    "which includes the moments before the GPU is put into this state; other drivers of the Direct Rendering Manager: "
+    "sum of all processes",
     window=Window.MEAN, opt_in_extras="with DETAIL=gpu integer, tensor_dfma, tensor_hmma, tensor_dmma and tensor_imma",
 )
 HW_GPU_UTILIZATION_PEAK = gauge(
@@ -71,13 +73,14 @@ HW_GPU_MEMORY_USAGE = updown(
     "hw.gpu.memory.usage", "By", HW_DEVICE,
     "GPU memory in use, without memory reserved by the driver where the driver reports it separately.",
     source="nvmlDeviceGetMemoryInfo_v2: used; older drivers nvmlDeviceGetMemoryInfo; NVIDIA GPUs that use the host's "
-    "memory: sum of their processes; amdgpu: mem_info_vram_used; Apple: In use system memory of the I/O registry",
+    "memory: sum of their processes; amdgpu: mem_info_vram_used; Apple: In use system memory of the I/O registry; "
+    "xe, where the kernel has it: vram*/used_bytes",
 )
 HW_GPU_MEMORY_LIMIT = updown(
     "hw.gpu.memory.limit", "By", HW_DEVICE,
     "Total memory of the GPU.",
     source="nvmlDeviceGetMemoryInfo_v2: total; NVIDIA GPUs that use the host's memory: its size; amdgpu: "
-    "mem_info_vram_total",
+    "mem_info_vram_total; xe, where the kernel has it: vram*/total_bytes",
 )
 HW_GPU_MEMORY_UTILIZATION = gauge(
     "hw.gpu.memory.utilization", "1", HW_DEVICE,
@@ -124,7 +127,7 @@ HW_GPU_BAR1_LIMIT = updown(
 HW_GPU_PCIE_GENERATION = gauge(
     "hw.gpu.pcie.generation", "{generation}", HW_DEVICE,
     "PCIe generation of the link to the GPU. An idle link may use a lower one to save power.",
-    source="nvmlDeviceGetCurrPcieLinkGeneration, once a minute; amdgpu: gpu_metrics",
+    source="nvmlDeviceGetCurrPcieLinkGeneration, once a minute; amdgpu: gpu_metrics; i915, xe: current_link_speed",
     standard=False,
 )
 HW_GPU_PCIE_GENERATION_LIMIT = gauge(
@@ -136,7 +139,7 @@ HW_GPU_PCIE_GENERATION_LIMIT = gauge(
 HW_GPU_PCIE_WIDTH = gauge(
     "hw.gpu.pcie.width", "{lane}", HW_DEVICE,
     "PCIe lanes of the link to the GPU.",
-    source="nvmlDeviceGetCurrPcieLinkWidth, once a minute; amdgpu: gpu_metrics",
+    source="nvmlDeviceGetCurrPcieLinkWidth, once a minute; amdgpu: gpu_metrics; i915, xe: current_link_width",
     standard=False,
 )
 HW_GPU_PCIE_WIDTH_LIMIT = gauge(
@@ -168,20 +171,22 @@ HW_GPU_FREQUENCY = gauge(
     "hw.gpu.frequency", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Clock frequency of a domain of the GPU.",
     source="nvmlDeviceGetClockInfo; Jetson: devfreq cur_freq; amdgpu: hwmon freq*_input, by label, and "
-    "gpu_metrics (video); Apple: macmon gpu_freq_mhz; panfrost, panthor, lima: devfreq cur_freq",
+    "gpu_metrics (video); Apple: macmon gpu_freq_mhz; panfrost, panthor, lima: devfreq cur_freq; "
+    "i915: rps_act_freq_mhz; xe: act_freq",
     window=Window.MEAN, standard=False,
 )
 HW_GPU_FREQUENCY_LIMIT = gauge(
     "hw.gpu.frequency.limit", "Hz", (*HW_DEVICE, FREQUENCY_DOMAIN),
     "Maximum clock frequency of a domain of the GPU.",
     source="nvmlDeviceGetMaxClockInfo; Jetson, panfrost, panthor, lima: devfreq max_freq; amdgpu: pp_dpm_sclk, "
-    "pp_dpm_mclk",
+    "pp_dpm_mclk; i915: rps_RP0_freq_mhz; xe: rp0_freq",
     standard=False,
 )
 HW_GPU_THROTTLE_TIME = counter(
     "hw.gpu.throttle.time", "s", (*HW_DEVICE, THROTTLE_REASON),
     "Time during which the GPU's clocks were throttled, by reason. Several reasons may apply at the same time.",
-    source="integral of nvmlDeviceGetCurrentClocksEventReasons over its samples; amdgpu: gpu_metrics",
+    source="integral of nvmlDeviceGetCurrentClocksEventReasons over its samples; amdgpu: gpu_metrics; "
+    "i915, xe: integral of throttle reasons",
     standard=False,
 )
 HW_GPU_BOTTLENECK_TIME = counter(

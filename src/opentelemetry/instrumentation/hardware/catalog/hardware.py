@@ -25,13 +25,14 @@ HW_ENERGY = counter(
     "hw.energy", "J", HW_COMPONENT,
     "Energy used by a component.",
     source="/sys/class/powercap/intel-rapl:*: package (cpu) and dram (memory), where readable; NVML field "
-    "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION; for a device without an energy counter, the integral of hw.power",
+    "NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION; i915, xe: hwmon "
+    "energy1_input; for a device without an energy counter, the integral of hw.power",
 )
 HW_POWER = gauge(
     "hw.power", "W", HW_COMPONENT,
     "Power drawn by a component.",
     source="nvmlDeviceGetPowerUsage; memory of a GPU, and a module of GPU and CPU: NVML field POWER_AVERAGE; amdgpu: "
-    "hwmon power1_average, else power1_input; Apple: macmon gpu_power, "
+    "hwmon power1_average, else power1_input; i915, xe: growth of energy1_input; Apple: macmon gpu_power, "
     "cpu_power, ane_power (npu), ram_power; apple_gpu_stats; gcipuinfo: ipu power, total board power; NVIDIA Grace: "
     "/sys/class/hwmon/*/device/power1_average",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all power sensors in /sys/class/hwmon",
@@ -52,7 +53,8 @@ HW_POWER_LIMIT = gauge(
     "hw.power.limit", "W", (*HW_COMPONENT, HW_LIMIT_TYPE),
     "Power limit of a component: enforced now, default, or the maximum that can be set.",
     source="nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementLimitConstraints (max), "
-    "nvmlDeviceGetPowerManagementDefaultLimit; amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default",
+    "nvmlDeviceGetPowerManagementDefaultLimit; amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default; "
+    "i915, xe: hwmon power1_max (enforced), power1_rated_max (default)",
     standard=False,
 )
 HW_POWER_UTILIZATION = gauge(
@@ -68,7 +70,8 @@ HW_TEMPERATURE = gauge(
     source="nvmlDeviceGetTemperature, nvmlDeviceGetTemperatureV (gpu); NVML field MEMORY_TEMP (memory); Jetson: "
     "thermal zone gpu-thermal; amdgpu: hwmon temp*_input, by label; Apple: macmon gpu_temp_avg, cpu_temp_avg; "
     "apple_gpu_stats; gcipuinfo: average board temp (board), average die temp (die); nouveau, ivpu: hwmon "
-    "temp1_input; CPUs and NVMe disks: /sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
+    "temp1_input; i915, xe: hwmon temp*_input; CPUs and NVMe disks: "
+    "/sys/class/hwmon/*/temp*_input, else /sys/class/thermal",
     window=Window.MEAN, opt_in_extras="with DETAIL=sensors all sensors in /sys/class/hwmon",
 )
 HW_TEMPERATURE_PEAK = gauge(
@@ -87,7 +90,7 @@ HW_TEMPERATURE_LIMIT = gauge(
 HW_FAN_SPEED = gauge(
     "hw.fan.speed", "rpm", HW_DEVICE,
     "Speed of a fan.",
-    source="nvmlDeviceGetFanSpeedRPM; amdgpu: hwmon fan1_input; Apple: macmon fans",
+    source="nvmlDeviceGetFanSpeedRPM; amdgpu, i915, xe: hwmon fan*_input; Apple: macmon fans",
     opt_in_extras="with DETAIL=sensors all fans in /sys/class/hwmon",
 )
 HW_FAN_SPEED_RATIO = gauge(

@@ -189,7 +189,8 @@ def discover() -> dict[str, Callable[[], type[Source]]]:
 
 
 _KINDS = {
-    "nvidia or amd": ("gpu", "gpus", "cuda", "rocm"),
+    "intel": ("i915", "xe", "arc"),
+    "nvidia, amd or intel": ("gpu", "gpus", "cuda", "rocm"),
     "nvidia": ("nvml", "dcgm"),
     "apple": ("mac", "metal", "mps"),
     "host": ("cpu", "memory", "disk", "network", "system"),

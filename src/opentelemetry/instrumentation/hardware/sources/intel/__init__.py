@@ -1,0 +1,48 @@
+"""Intel: GPUs, from the files of the kernel drivers i915 and xe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import cards_of
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.files import Files
+
+
+class Intel(AcceleratorSource):
+    """Intel's GPUs, both those that are part of a CPU and cards.
+
+    Attributes:
+        gpus: The kernel drivers.
+    """
+
+    name = "intel"
+    rows = ("hw.", "process.gpu.")
+    settings = ()
+    modules = (f"{__name__}.driver",)
+    gpus: ClassVar[tuple[str, ...]] = ("i915", "xe")
+    absent = "there is no GPU of i915 or xe in /sys/class/drm"
+
+    @classmethod
+    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
+        """Whether there is a GPU of one of the drivers."""
+        del config, environ
+        return files is not None and bool(cards_of(files, cls.gpus))
+
+    def visibility(self) -> VisibilityRule:
+        """Return a rule without variables: those of Level Zero count devices in an order that the files do not have."""
+        return VisibilityRule("Intel GPU", "hw.gpu.*", driver="i915 xe")
+
+    def drivers(self) -> Iterator[DriverChoice]:
+        """Yield the kernel's files."""
+        from opentelemetry.instrumentation.hardware.sources.intel.driver import Kernel
+
+        files = self.files
+        if files is None:
+            raise Unavailable(self.absent)
+        yield DriverChoice("the kernel", "", lambda: Kernel(files, self.gpus, self.absent))
