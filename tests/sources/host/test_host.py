@@ -15,12 +15,13 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.sources.machines import dev, diskstats, everything, metal, old, stat
-from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
+from tests.sources.reading import Portable, agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated
 from tests.support.children import run, started
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
@@ -499,3 +500,16 @@ def test_proc_net_dev_longer_than_a_page_is_read_whole() -> None:
         pytest.skip(f"no network namespace, or no interfaces in it: {done.stderr.splitlines()[-1]}")
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 80 * 2
+
+
+@pytest.mark.parametrize("drivers", [None, Portable()], ids=["linux", "portable"])
+def test_detail_devices_adds_what_is_not_hardware(drivers: Drivers | None) -> None:
+    with opened("host", drivers) as some, opened("host", drivers, detail=["devices"]) as every:
+        names = [
+            {str(series.attributes[name]) for series in series_of(all_of(source), metric)}
+            for source in (some, every)
+            for metric, name in ((c.SYSTEM_DISK_IO, c.DEVICE), (c.SYSTEM_NETWORK_IO, c.INTERFACE))
+        ]
+    hardware, interfaces, disks, links = names
+    assert hardware <= disks == {*(psutil.disk_io_counters(perdisk=True) or {})}
+    assert interfaces < links == {*psutil.net_io_counters(pernic=True)}
