@@ -9,6 +9,7 @@ import math
 import os
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -463,3 +464,24 @@ def test_64_overlapping_requests_add_up(seed: int, method: str) -> None:
         order = sorted(found, key=lambda name: found[name])
         ranks = [plan[int(name)][4] for name in order]
         assert sum(ranks[32:]) > 1.7 * sum(ranks[:32])
+
+
+def test_first_span_has_a_share_although_the_session_takes_long_to_start() -> None:
+    """It was taken for one that was made after the fact."""
+
+    class Slow(Readings):
+        has_started = False
+
+        def start(self) -> None:
+            time.sleep(0.15)
+            self.has_started = True
+
+    recorder = SpanRecorder(lambda config, recorder: None)
+    recorder.open(Slow(Config(), lambda: ()))
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Recorded(recorder))
+    span = provider.get_tracer("program").start_span("first")
+    assert recorder.shares is not None
+    recorder.shares.advance()
+    assert [*recorder.shares._open] == [span.get_span_context().span_id]
+    span.end()

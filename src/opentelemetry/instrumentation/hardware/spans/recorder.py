@@ -182,13 +182,13 @@ class SpanRecorder:
         try:
             if type(getattr(span.end, "__self__", None)) is OpenSpan:  # another recorder measures it
                 return
+            begin = span.start_time  # first, because the start of a session takes a while
+            is_late = begin is None or time.time_ns() - begin >= _LATE
             if not ((self._is_ready and self._pid == os.getpid()) or self._prepare(span)):
                 return
             session, demand, shares = self._session, self._demand, self._dividing
             if session is None or demand is None:
                 return
-            begin = span.start_time
-            is_late = begin is None or time.time_ns() - begin >= _LATE
             opened = OpenSpan(self, span, None if is_late else time.process_time(), self._pid)
             span.end = opened.end  # type: ignore[method-assign]
             if demand.begin(id(opened), time.monotonic()):
