@@ -187,7 +187,8 @@ def free_attributes(span: Span) -> int | None:
     ``Span.set_attribute`` would drop the oldest attributes of the program for ours.
     """
     limit: int | None = getattr(getattr(span, "_limits", None), "max_span_attributes", None)
-    return None if limit is None else max(0, limit - len(span.attributes or ()))
+    attributes = span.attributes
+    return None if limit is None or attributes is None else max(0, limit - len(attributes))
 
 
 # -- metrics

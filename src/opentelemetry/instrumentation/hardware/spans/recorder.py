@@ -261,8 +261,11 @@ class SpanRecorder:
         if opened.has_share:
             values.update(self._end_share(span, values.get(_ENERGY)))
         if values and span.is_recording():
-            for name, value in islice(values.items(), free_attributes(span)):
-                span.set_attribute(name, value)
+            free = free_attributes(span)
+            if len(values) == 1 and free != 0:
+                span.set_attribute(*values.popitem())  # takes half of the time
+            else:
+                span.set_attributes(dict(islice(values.items(), free)))
 
     def _end_share(self, span: Any, energy: Any, operation: Operation | None = None) -> Mapping[str, float | str]:
         """End the share of a span. Returns its attributes.
@@ -276,7 +279,9 @@ class SpanRecorder:
         if shares is None:
             return {}
         span_id = span.get_span_context().span_id
-        attributes: Mapping[str, Any] = {} if operation is not None else span.attributes or {}
+        attributes: Mapping[str, Any] = {}
+        if operation is None and (shares.by_tokens or metric is not None):
+            attributes = span.attributes or {}
         tokens = _tokens(attributes) if shares.by_tokens else 0.0
         is_kept = energy is not None or operation is not None
         if energy is None and metric is None:
