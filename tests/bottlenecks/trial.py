@@ -102,7 +102,7 @@ def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> I
     machine = Machine(spec, clock)
 
     held_back = SimulatedHost(host or spec.host or HostLoad(), machine.now, os.getpid())
-    drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back)
+    drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back, pid or os.getpid())
     settings = {"sources": ["nvidia", "host", "process", "container"], "detail": ["bottlenecks"]}
     config = Config.read({"simulate": text, "preset": "all", **settings}, {})
     session = Reading(config, pid, STEP, lambda name: drivers, {}, clock)

@@ -71,7 +71,7 @@ def points(card: str, scenario: str = "training") -> dict[Series, Any]:
     return found
 
 
-@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("card", [name for name, card in CARDS.items() if card.vendor == "nvidia"])
 def test_values_agree_with_each_other(card: str) -> None:
     found = points(card)
     power, limit = (value(found, metric) for metric in (c.HW_POWER, c.HW_POWER_LIMIT))

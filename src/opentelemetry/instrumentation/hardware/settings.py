@@ -188,10 +188,10 @@ class Config:
     simulate: Any = setting(
         simulation(),
         "none",
-        "NVIDIA GPUs to simulate in place of those of this machine, as in 8xH100:inference@7: a number of GPUs, a card "
-        "(T4, A100, H100, H200, B200, RTX4090), a scenario, and the seed of the noise. The scenarios are training, "
-        "inference, idle, held, hot, brake, stuck, small-kernels, transfer, xid, lost, straggler, memory-leak, ecc "
-        "and link, and with a simulated host one-core, quota, storage, neighbours and full-disk.",
+        "GPUs to simulate in place of those of this machine, as in 8xH100:inference@7: a number of GPUs, a card (T4, "
+        "A100, H100, H200, B200, RTX4090, MI300X, MI210), a scenario, and the seed of the noise. The scenarios are "
+        "training, inference, idle, held, hot, brake, stuck, small-kernels, transfer, xid, lost, straggler, "
+        "memory-leak, ecc and link, and with a simulated host one-core, quota, storage, neighbours and full-disk.",
     )
     simulate_speed: float | None = setting(
         number("a number from 0.1 to 600, such as 60", 0.1, 600),
@@ -277,6 +277,10 @@ class Config:
         config = Config(**{row.name: getattr(self, row.name) for row in fields(self)} | values)
         object.__setattr__(config, "_given", self._given)
         return config
+
+    def simulates(self, source: str) -> bool:
+        """Whether the GPUs of a source are simulated."""
+        return self.simulate is not None and self.simulate.vendor == source
 
     @property
     def interval(self) -> float:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.cli.exports import Exports
     from opentelemetry.instrumentation.hardware.model import Attributes
 
-_SOURCES: Final = ("nvidia", "host", "filesystem", "holders")
+_SOURCES: Final = ("nvidia", "amd", "host", "filesystem", "holders")
 """What a simulated host has."""
 
 _OWN: Final = (c.OWN_CPU_TIME.name, c.SOURCE_READ_DURATION.name)
@@ -86,7 +86,7 @@ class _Agent:
             config.changed(simulate=spec),
             PROGRAM,
             interval,
-            drivers=lambda name: SimulatedDrivers(machine, server),
+            drivers=lambda name: SimulatedDrivers(machine, server, PROGRAM),
             environ={},
             clock=clock,
             all_processes=True,
@@ -212,7 +212,8 @@ def _specs(arguments: argparse.Namespace) -> tuple[Config, list[Spec]]:
         raise Mistake(f"--scenarios names {len(scenarios)} scenarios, for {hosts} host{'s' if hosts > 1 else ''}")
     scenarios += [spec.scenario] * (hosts - len(scenarios))
     specs = [spec._replace(seed=spec.seed + rank, scenario=name) for rank, name in enumerate(scenarios)]
-    sources = [name for name in _SOURCES if config.selects(name)]
+    others = {"nvidia", "amd"} - {spec.vendor}
+    sources = [name for name in _SOURCES if config.selects(name) and name not in others]
     return config.changed(sources=sources, exclude_metrics=[*(config.exclude_metrics or ()), *_OWN]), specs
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.simulator import amdgpu
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HostLoad
-from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, LocalFiles, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, LocalFiles, Usage
 
 _TICKS: Final = 100
 """Ticks per second of the times in ``/proc``."""
@@ -208,19 +209,66 @@ class SimulatedServer(SimulatedHost):
         return self._boot + self._elapsed()
 
 
+class AmdgpuFiles:
+    """The files of a host with those of simulated GPUs of AMD.
+
+    Args:
+        host: The files of the host.
+        machine: The GPUs.
+        pid: The program that holds them.
+    """
+
+    _FOLDERS: Final = ("/sys/class/drm", "/sys/class/kfd", "/sys/module/amdgpu")
+
+    def __init__(self, host: Files, machine: Machine, pid: int) -> None:
+        self._host = host
+        self._machine = machine
+        self._pid = pid
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._host, name)
+
+    def _files(self) -> Mapping[str, amdgpu.Content]:
+        self._machine.advance()
+        return amdgpu.files(self._machine, self._pid)
+
+    def read(self, path: str) -> bytes:
+        if not path.startswith(self._FOLDERS):
+            return self._host.read(path)
+        content = self._files().get(path, FileNotFoundError(2, "No such file or directory", path))
+        if isinstance(content, OSError):
+            raise content
+        return content
+
+    def names(self, path: str) -> Sequence[str]:
+        if not path.startswith(self._FOLDERS):
+            return self._host.names(path)
+        inside = [each.removeprefix(f"{path}/") for each in self._files() if each.startswith(f"{path}/")]
+        if not inside:
+            raise FileNotFoundError(2, "No such file or directory", path)
+        return [*dict.fromkeys(each.partition("/")[0] for each in inside)]
+
+    def exists(self, path: str) -> bool:
+        if not path.startswith(self._FOLDERS):
+            return self._host.exists(path)
+        return any(each == path or each.startswith(f"{path}/") for each in self._files())
+
+
 class SimulatedDrivers(Drivers):
     """The drivers of a simulated machine.
 
     Args:
         machine: Its GPUs.
-        host: Its files.
+        host: The files of its host.
+        pid: The program that holds the GPUs.
     """
 
-    def __init__(self, machine: Machine, host: LocalFiles) -> None:
+    def __init__(self, machine: Machine, host: Files, pid: int) -> None:
         super().__init__()
         self.machine = machine
-        self._host = host
+        is_nvidia = machine.spec.vendor == "nvidia"
+        self._files = host if is_nvidia else cast(Files, AmdgpuFiles(host, machine, pid))
 
-    def files(self) -> LocalFiles:
+    def files(self) -> Files:
         """Return its files."""
-        return self._host
+        return self._files

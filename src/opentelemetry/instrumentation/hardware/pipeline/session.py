@@ -28,6 +28,7 @@ from opentelemetry.instrumentation.hardware.settings import Config, export_inter
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
@@ -199,13 +200,14 @@ class Session:
     def _local_drivers(self) -> Drivers:
         """Return the drivers of this machine, or of a simulated one."""
         simulated = self.config.simulate
-        if simulated is None or simulated.host is None:
+        if simulated is None or (simulated.host is None and simulated.vendor == "nvidia"):
             return Drivers()
         from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers, SimulatedHost
         from opentelemetry.instrumentation.hardware.simulator.machine import machine
 
-        gpus = machine(simulated, self.config.simulate_speed)
-        return SimulatedDrivers(gpus, SimulatedHost(simulated.host, gpus.now, self._observed))
+        gpus, pid = machine(simulated, self.config.simulate_speed), self._observed
+        host = LocalFiles() if simulated.host is None else SimulatedHost(simulated.host, gpus.now, pid)
+        return SimulatedDrivers(gpus, host, pid)
 
     def _claim_of(self, found: FoundSource) -> Callable[[Collection[str]], Collection[str]] | None:
         """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""

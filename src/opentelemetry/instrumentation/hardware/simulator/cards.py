@@ -27,6 +27,7 @@ class Card(NamedTuple):
         has_profiling: Whether it has the counters of GPM, which Hopper introduced.
         has_memory_sensor: Whether it reports the temperature of the memory.
         fans: Number of fans that the driver controls.
+        vendor: The name of the source that reads it.
     """
 
     model: str
@@ -45,6 +46,7 @@ class Card(NamedTuple):
     has_profiling: bool = False
     has_memory_sensor: bool = True
     fans: int = 0
+    vendor: str = "nvidia"
 
     @property
     def pcie_rate(self) -> float:
@@ -76,6 +78,13 @@ CARDS: Final = {
     "rtx4090": Card(
         "NVIDIA GeForce RTX 4090", 0x2684, (8, 9), 24 * GIB, 25.0, 450.0, 0.095, 90, (3105, 3105, 10501, 2415),
         is_reliable=False, has_memory_sensor=False, fans=2,
+    ),
+    "mi300x": Card(
+        "AMD Instinct MI300X OAM", 0x74A1, (9, 4), 192 * GIB, 140.0, 750.0, 0.052, 100, (2100, 2100, 1300, 1000), 7,
+        448e9, (5, 16), vendor="amd",
+    ),
+    "mi210": Card(
+        "AMD Instinct MI210", 0x740F, (9, 0), 64 * GIB, 42.0, 300.0, 0.13, 100, (1700, 1700, 1600, 1000), vendor="amd",
     ),
 }  # fmt: skip
 """By the name in a specification."""

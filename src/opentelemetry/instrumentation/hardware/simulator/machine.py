@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections import deque
@@ -12,6 +13,8 @@ from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.simulator.cards import CARDS, Card
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HOSTS, SCENARIOS, HostLoad, Load, Scenario
+
+_LOG = logging.getLogger(__name__)
 
 STEP: Final = 0.1
 """Seconds of a step. The energy counter is updated once in each."""
@@ -53,6 +56,11 @@ class Spec(NamedTuple):
         return HOSTS.get(self.scenario)
 
     @property
+    def vendor(self) -> str:
+        """The name of the source that reads the GPUs."""
+        return CARDS[self.card].vendor
+
+    @property
     def text(self) -> str:
         """Return the specification as :meth:`parse` takes it."""
         return f"{self.gpus}x{self.card}:{self.scenario}@{self.seed}"
@@ -90,6 +98,7 @@ class Gpu:
         reason: The limit that lowers them now; "" for none.
         sent, received: Bytes over PCIe since the start.
         linked: Bytes over NVLink since the start, in each direction.
+        age: Seconds since the start.
         work: Seconds since the start, times the share of SMs, tensor cores, memory bandwidth and time in use.
         samples: Times and shares of utilization of the last steps.
         powers: Watts in the steps of the last second.
@@ -105,7 +114,7 @@ class Gpu:
         load = scenario(0.0, index, count)
         self.power = card.idle
         self.temperature = min(load.air + card.heat * (card.idle + self._wanted(load)), card.slowdown)
-        self.energy = self.sent = self.received = self.linked = 0.0
+        self.age = self.energy = self.sent = self.received = self.linked = 0.0
         self.throttled = {"power": 0.0, "thermal": 0.0, "brake": 0.0}
         self.reason = ""
         self.work = {"sm": 0.0, "tensor": 0.0, "dram": 0.0, "busy": 0.0}
@@ -150,6 +159,7 @@ class Gpu:
         self.clock = (allowed / wanted) ** (1 / _DYNAMIC) if busy and wanted else _SLOWEST
         self.power = card.idle + allowed
         self.temperature += (load.air + card.heat * self.power - self.temperature) * STEP / _COOLING
+        self.age += STEP
         self.powers.append(self.power)
         self.energy += self.power * STEP
         if self.reason:
@@ -202,6 +212,12 @@ class Machine:
             for gpu in self.gpus:
                 gpu.step(self._steps * STEP)
             self._steps += 1
+
+
+@cache
+def announce(setting: str, spec: str, vendor: str) -> None:
+    """Log once what is not real."""
+    _LOG.warning("%s: the %s GPUs are simulated: %s", setting, vendor, spec)
 
 
 @cache

@@ -23,12 +23,13 @@ class Amdgpu(AcceleratorDriver):
         files: Reads the files.
         topology: ROCm's names of the GPUs.
         processes: Reads what the observed program uses.
+        is_simulated: Whether the files are those of the simulator.
 
     Raises:
         Unavailable: There is no card.
     """
 
-    def __init__(self, files: Files, topology: Topology, processes: Processes) -> None:
+    def __init__(self, files: Files, topology: Topology, processes: Processes, is_simulated: bool = False) -> None:
         cards = find_cards(files, DRM, (DRIVER,))
         if not cards:
             raise Unavailable("amdgpu has no GPU")
@@ -36,6 +37,8 @@ class Amdgpu(AcceleratorDriver):
         self._processes = processes
         identity = Identification(sysfs.model_names(files), sysfs.version(files), set())
         self._gpus = [SysfsGpu(files, card, index, identity) for index, card in enumerate(cards)]
+        for gpu in self._gpus if is_simulated else ():
+            gpu.name = f"{gpu.name} simulated"
 
     def devices(self) -> Sequence[SysfsGpu]:
         """Return the GPUs, suspended ones included. Without ROCm's names, the GPUs that are awake are identified."""

@@ -52,18 +52,18 @@ class Nvidia(AcceleratorSource):
     @classmethod
     def prepare(cls, config: Config) -> bool:
         """Import the modules that read the devices, if there may be some."""
-        if config.simulate:
+        if config.simulates(cls.name):
             import opentelemetry.instrumentation.hardware.sources.nvidia.simulated  # noqa: F401
         return super().prepare(config)
 
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether one of the signs is present, or GPUs are simulated."""
-        return config.simulate is not None or super().has_sign(config, environ, files)
+        return config.simulates(cls.name) or super().has_sign(config, environ, files)
 
     def drivers(self) -> Iterator[DriverChoice]:
         """Yield NVML, nvidia-smi, and the kernel's files of a Jetson."""
-        if self.context.config.simulate:
+        if self.context.config.simulates(self.name):
             yield DriverChoice("the simulator", "", self._library)
             return
         yield DriverChoice("NVML", "nvml", self._library)

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 from typing import Any, Final, cast
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -238,17 +237,11 @@ def _library(context: SourceContext) -> n.Nvml:
     if config.simulate is None:
         return n.Nvml(setting_path(config.nvml))
     from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers
-    from opentelemetry.instrumentation.hardware.simulator.machine import machine
+    from opentelemetry.instrumentation.hardware.simulator.machine import announce, machine
     from opentelemetry.instrumentation.hardware.sources.nvidia.simulated import SimulatedNvml
 
-    _warn(f"{config.name_of('simulate')}: the NVIDIA GPUs are simulated: {config.simulate}")
+    announce(config.name_of("simulate"), str(config.simulate), "NVIDIA")
     drivers = context.drivers
     if isinstance(drivers, SimulatedDrivers):
         return cast("n.Nvml", SimulatedNvml(drivers.machine, context.pid))
     return cast("n.Nvml", SimulatedNvml(machine(config.simulate, config.simulate_speed), context.pid))
-
-
-@cache
-def _warn(text: str) -> None:
-    """Log once what is not real."""
-    _LOG.warning("%s", text)
