@@ -45,6 +45,8 @@ WAYS: Final[Mapping[str, tuple[Way, ...]]] = {
     "intel": (Way("driver files", "", "*"),),
     "drm": (Way("driver files", "", "*"),),
     "graphcore": (Way("gcipuinfo", "gcipuinfo", "*"),),
+    "gaudi": (Way("hl-smi", "hl-smi", "*"),),
+    "tenstorrent": (Way("driver files", "", "*"),),
     "tpu": (Way("runtime", "tpu", "*"), Way("profiler", "tpu", "node"), Way("libtpu", "libtpu", "driver")),
     "trainium": (Way("neuron-monitor", "neuron-monitor", "*"), Way("driver files", "", "files")),
 }
@@ -57,11 +59,13 @@ _HEADINGS: Final = {
     "intel": "Intel",
     "drm": "Other GPUs and NPUs of the Linux kernel",
     "graphcore": "Graphcore",
+    "gaudi": "Intel Gaudi",
+    "tenstorrent": "Tenstorrent",
     "tpu": "Google TPU",
     "trainium": "AWS Trainium and Inferentia",
 }
 
-_KINDS: Final = (("nvidia", "amd", "apple", "intel", "drm"), ("graphcore", "tpu", "trainium"))
+_KINDS: Final = (("nvidia", "amd", "apple", "intel", "drm"), ("graphcore", "gaudi", "tenstorrent", "tpu", "trainium"))
 """Vendors of the same kind of device. A table has the rows of all of them, so that it shows what is missing."""
 
 _PARTS: Final = (

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from errno import EACCES, ENODEV
+from typing import cast
 
 from tests.sources.machines import STRANGER, Files, Story
-from tests.sources.npus import CHILD, CONTAINER, HOST, program
-from tests.sources.tree import Fabricated, Tree
+from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, program
+from tests.sources.radeons import FakeTool
+from tests.sources.tree import Fabricated, Speaking, Tree
+
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.model import Unavailable
 
 DRM = "/sys/class/drm"
 ACCEL = "/sys/class/accel"
@@ -325,6 +330,155 @@ def old_kernel(tick: int) -> Fabricated:
     return at(tick, HOST | program() | files)
 
 
+# -- Tenstorrent
+
+TT = "/sys/class/tenstorrent"
+
+
+def tenstorrent(number: int, address: str, tick: int, **more: object) -> Files:
+    """The files of a Blackhole card with tt-kmd 2."""
+    counters = {
+        "mst_posted_wr_data_word_sent": 1_000_000 * tick,
+        "mst_nonposted_wr_data_word_sent": 0,
+        "slv_rd_data_word_sent": (4_294_967_000 + 400 * tick) % (1 << 32),
+        "mst_rd_data_word_received": 7 + tick,
+        "slv_posted_wr_data_word_received": 2_000 * tick,
+        "slv_nonposted_wr_data_word_received": 0,
+    }
+    files = {
+        "device/uevent": f"DRIVER=tenstorrent\nPCI_CLASS=120000\nPCI_ID=1E52:B140\nPCI_SLOT_NAME={address}\n",
+        "tt_aiclk": 800 + 550 * min(tick, 1),
+        "tt_axiclk": 960,
+        "tt_arcclk": 800,
+        "tt_serial": f"000004613192406{number}",
+        "tt_card_type": "p150a",
+        "tt_asic_id": f"FCF9BCF9E3C8B89{number}",
+        "tt_fw_bundle_ver": "19.4.2.0",
+        "tt_heartbeat": 43_874 + 20 * tick,
+        "tt_therm_trip_count": 0,
+        "device/hwmon/hwmon4/name": "blackhole",
+        "device/hwmon/hwmon4/temp1_input": 41_500 + 1000 * tick,
+        "device/hwmon/hwmon4/temp1_label": "asic_temp",
+        "device/hwmon/hwmon4/in0_input": 720,
+        "device/hwmon/hwmon4/curr1_input": 31_000,
+        "device/hwmon/hwmon4/power1_input": 38_000_000 + 5_000_000 * tick,
+        "device/hwmon/hwmon4/fan1_input": 1_500,
+        **{f"pcie_perf_counters/{name}0": count for name, count in counters.items()},
+        **{f"pcie_perf_counters/{name}1": 0 for name in counters},
+        **more,
+    }
+    return below(f"{TT}/tenstorrent!{number}", files)
+
+
+def workstation(tick: int) -> Fabricated:
+    """Two Blackhole cards: the firmware of the second one stops, and a counter of the first one wraps."""
+    stopped = {"tt_heartbeat": 99, "device/hwmon/hwmon4/fan1_input": 4_294_967_295, "tt_therm_trip_count": 2}
+    files = tenstorrent(0, "0000:01:00.0", tick) | tenstorrent(1, "0000:02:00.0", tick, **stopped)
+    files |= {"/sys/module/tenstorrent/version": "2.4.1\n"}
+    machine = at(tick, HOST | program() | files)
+    assert machine.tree is not None
+    machine.tree.up = 1000.0 + 4 * tick
+    return machine
+
+
+def old_wormhole(tick: int) -> Fabricated:
+    """A Wormhole card whose firmware reports little, in tt-kmd without counters; it is removed at the last tick."""
+    files = below(
+        f"{TT}/tenstorrent!0",
+        {
+            "device/uevent": "DRIVER=tenstorrent\nPCI_ID=1E52:401E\nPCI_SLOT_NAME=0000:01:00.0\n",
+            "tt_aiclk": 500,
+            "tt_card_type": "unknown",
+            "tt_serial": "0" * 16,
+            "device/hwmon/hwmon1/name": "wormhole",
+            "device/hwmon/hwmon1/temp1_input": 0,
+            "device/hwmon/hwmon1/temp1_max": 75_000,
+            "device/hwmon/hwmon1/power1_input": 20_000_000,
+            "device/hwmon/hwmon1/power1_max": 85_000_000,
+        },
+    )
+    return at(tick, {**HOST, **program(), **(files if tick < 2 else {})})
+
+
+# -- Gaudi
+
+HL_HELP = b"-Q, --query-aip <types>\n  index, uuid, name, power.draw, power.max, clocks.current.soc, clocks.max.soc\n"
+HL_COLUMNS = (
+    "index, module_id, uuid, bus_id, name, serial, driver_version, utilization.aip [%], memory.total [MiB], "
+    "memory.used [MiB], power.draw [W], power.max [W], temperature.aip [C], clocks.current.soc [MHz]"
+)
+
+
+def hl_smi(*rows: str, heading: str = HL_COLUMNS) -> Speaking:
+    return Speaking([line.encode() for line in (heading, *rows)])
+
+
+def gaudi3(number: int, tick: int, **more: str) -> str:
+    """A line about a Gaudi 3."""
+    cells = {
+        "index": str(number),
+        "module": str(7 - number),
+        "uuid": f"01P4-HL3090A0-18-U4V193-22-07-0{number}",
+        "bus": f"0000:{0x43 + number:02x}:00.0",
+        "name": "HL-325L",
+        "serial": f"AN4100000{number}",
+        "driver": "1.22.1-97ec1a4",
+        "utilization": f"{(0, 62, 97)[tick]} %",
+        "total": "131072 MiB",
+        "used": f"{(672, 90_000, 91_000)[tick]} MiB",
+        "power": f"{226 + 200 * tick} W",
+        "limit": "850 W",
+        "temperature": f"{36 + tick} C",
+        "clock": "1600 MHz",
+        **more,
+    }
+    return ", ".join(cells.values())
+
+
+class Habana(Npus):
+    """A machine with hl-smi."""
+
+    def __init__(
+        self, files: Mapping[str, str | bytes | OSError], output: Speaking | None, up: float, printed: bytes = HL_HELP
+    ) -> None:
+        super().__init__(dict(files), output, up)
+        self.printed = printed
+
+    def command(self, tool: Tool) -> Command:
+        if self.output is None:
+            raise Unavailable(f"{tool.name} is not installed", tool.fix)
+        return cast(Command, FakeTool({"-h": self.printed}))
+
+
+HABANA = {"/sys/module/habanalabs/initstate": "live\n"}
+
+
+def accel(number: int) -> Files:
+    uevent = f"DRIVER=habanalabs\nPCI_SLOT_NAME=0000:{0x43 + number:02x}:00.0\n"
+    return {f"{ACCEL}/accel{number}/device/uevent": uevent}
+
+
+def server(tick: int) -> Fabricated:
+    """Two Gaudi 3; the program uses the first one, and the second one is not listed from the second tick on."""
+    rows = [gaudi3(0, tick)] + ([gaudi3(1, 0, utilization="N/A", power="0 W")] if not tick else [])
+    files = {**HABANA, **accel(0), **accel(1), **program(CHILD), f"/proc/{CHILD}/fd/4": "/dev/accel/accel0"}
+    return Habana({**HOST, **files}, hl_smi(*rows), 1000.0 + 40 * tick)
+
+
+def old_gaudi(tick: int) -> Fabricated:
+    """A Gaudi 2 with a tool of 2023 that prints a warning; at the last tick it knows little."""
+    heading = ", ".join([*HL_COLUMNS.split(", ")[:11], "temperature.aip [C]"])
+    cells = gaudi3(0, tick, name="HL-225", serial="N/A").split(", ")[:11]
+    if tick == 2:
+        cells[7:] = ["N/A"] * 4
+    output = hl_smi("WARNING: firmware is old", ", ".join([*cells, "40 C"]), heading=heading)
+    return Habana({**HOST, **HABANA, **program()}, output, 1000.0 + 10 * tick, b"-Q <types>\n")
+
+
+def no_tool(tick: int) -> Fabricated:
+    return Habana({**HOST, **HABANA, **program()}, None, 1000.0 + 10 * tick)
+
+
 CARDS = (
     Story("drm", "board", "made up: a board with Mali-G610", board, pid=STRANGER),
     Story("drm", "raspberry-pi", "made up: a Raspberry Pi 5, in a container", raspberry, pid=STRANGER),
@@ -335,5 +489,28 @@ CARDS = (
     Story("intel", "integrated", "made up: a laptop with two GPUs of Intel", integrated, pid=STRANGER),
     Story("intel", "old-kernel", "made up: an Arc A770 and an Iris Xe MAX on Linux 6.2", old_kernel, pid=STRANGER),
     Story("intel", "none", "made up: a server with a display", none, pid=STRANGER),
+    Story(
+        "tenstorrent",
+        "workstation",
+        "made up: a workstation with two Blackhole cards",
+        workstation,
+        (0.0, 4.0, 8.0),
+        {"sample_interval": 4},
+        pid=STRANGER,
+    ),
+    Story("tenstorrent", "old-wormhole", "made up: a Wormhole card with an old driver", old_wormhole, pid=STRANGER),
+    Story("tenstorrent", "none", "made up: a server with a display", none, pid=STRANGER),
+    Story(
+        "gaudi",
+        "server",
+        "made up: a server with two Gaudi 3",
+        server,
+        (0.0, 40.0, 80.0),
+        {"sample_interval": 40},
+        pid=STRANGER,
+    ),
+    Story("gaudi", "old-tool", "made up: a Gaudi 2 with an old tool", old_gaudi, pid=STRANGER),
+    Story("gaudi", "no-tool", "made up: a server without hl-smi", no_tool, pid=STRANGER),
+    Story("gaudi", "none", "made up: a server with a display", none, pid=STRANGER),
     Story("drm", "none", "made up: a server with a display", none, pid=STRANGER),
 )

@@ -27,6 +27,7 @@ OWN = [
     "container",
     "drm",
     "filesystem",
+    "gaudi",
     "graphcore",
     "holders",
     "host",
@@ -37,6 +38,7 @@ OWN = [
     "openmetrics",
     "powercap",
     "process",
+    "tenstorrent",
     "tpu",
     "trainium",
 ]
@@ -44,9 +46,9 @@ OWN = [
 OF_PROGRAM = [name for name in OWN if name != "holders"]
 """Those of a session that observes a program."""
 
-VENDORS = ["amd", "apple", "drm", "graphcore", "intel", "nvidia", "tpu", "trainium"]
+VENDORS = ["amd", "apple", "drm", "gaudi", "graphcore", "intel", "nvidia", "tenstorrent", "tpu", "trainium"]
 
-EVERYBODYS = ["amd", "drm", "graphcore", "intel", "nvidia", "process", "trainium"]
+EVERYBODYS = ["amd", "drm", "gaudi", "graphcore", "intel", "nvidia", "process", "trainium"]
 """The sources of process scope."""
 
 

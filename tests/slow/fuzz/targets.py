@@ -540,7 +540,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "sysfs": _of("hwmon", "infiniband", "powercap"),
     "amdgpu": _of("amd"),
     "neuron": _of("trainium"),
-    "cards": _of("drm", "intel"),
+    "cards": _of("drm", "intel", "tenstorrent"),
     "environment": Target(environment, _setting_seeds),
     "endpoint_file": Target(endpoint_file, lambda: _FILES),
 }

@@ -47,6 +47,7 @@ ERROR_TYPES: Final[Mapping[str, str]] = {
     "c2c_replay": "packet over this link that was sent again",
     "c2c_replay_repeated": "packet over this link that was sent again more than once in a row",
     "link_corrected": "corrected error of the link to an IPU",
+    "thermal_trip": "Tenstorrent: the chip became so hot that it was throttled",
     "xid": "critical event of an NVIDIA GPU; hw.gpu.xid is its number",
     "recovery": "restart of an Apple GPU that did not respond",
     "symbol": "InfiniBand: symbol error of a lane",

@@ -1,4 +1,6 @@
-"""Metrics of other accelerators: Graphcore IPUs, Google TPUs, AWS Trainium and Inferentia, NPUs of laptops."""
+"""Metrics of other accelerators: Graphcore IPUs, Google TPUs, AWS Trainium and Inferentia, Gaudi,
+Tenstorrent, NPUs of laptops.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from opentelemetry.instrumentation.hardware.catalog.attributes import (
     ERROR_TYPE,
     HW_DEVICE,
     HW_INFO,
+    NETWORK_DIRECTION,
     NEURON_LATENCY,
     NEURON_MEMORY_CATEGORY,
     NEURON_MEMORY_TYPE,
@@ -32,7 +35,7 @@ HW_NPU_UTILIZATION = gauge(
     source="TPU runtime: tensorcore.dutycycle.percent (general), hbm.utilization.percent (hbm: memory bandwidth); "
     "libtpu's SDK: tensorcore_util (tensorcore); TPU profiler: idle time (general), matrix units (matrix); "
     "gcipuinfo: ipu utilisation; neuron-monitor: neuroncores_in_use, neuroncore_utilization; ivpu: npu_busy_time_us; "
-    "amdxdna: sum of the processes",
+    "amdxdna: sum of the processes; hl-smi: utilization.aip",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_MEMORY_USAGE = updown(
@@ -40,13 +43,13 @@ HW_NPU_MEMORY_USAGE = updown(
     "Memory in use on an accelerator or on one of its cores.",
     source="TPU runtime: hbm.memory.usage.bytes; Neuron: "
     "/sys/devices/virtual/neuron_device/*/neuron_core*/stats/memory_usage/device_mem/total, else "
-    "neuron-monitor; ivpu: npu_memory_utilization (memory of the host)",
+    "neuron-monitor; ivpu: npu_memory_utilization (memory of the host); hl-smi: memory.used",
     standard=False,
 )
 HW_NPU_MEMORY_LIMIT = updown(
     "hw.npu.memory.limit", "By", HW_DEVICE,
     "Total memory of an accelerator or of one of its cores.",
-    source="TPU runtime: hbm.memory.total.bytes; neuron-monitor: neuron_device_memory_size",
+    source="TPU runtime: hbm.memory.total.bytes; neuron-monitor: neuron_device_memory_size; hl-smi: memory.total",
     standard=False,
 )
 HW_NPU_MEMORY_UTILIZATION = gauge(
@@ -59,7 +62,7 @@ HW_NPU_INFO = gauge(
     "hw.npu.info", "{info}", HW_INFO,
     "Constant 1. The attributes describe the accelerator; join them to other metrics by host and hw.id.",
     source="PCI bus and TPU runtime; gcipuinfo; /sys/devices/virtual/neuron_device, else neuron-monitor; "
-    "/sys/class/accel",
+    "/sys/class/accel; /sys/class/tenstorrent; hl-smi",
     standard=False,
 )
 GOOGLE_TPU_IDLE_DURATION = gauge(
@@ -135,10 +138,16 @@ GOOGLE_TPU_THROTTLE_SCORE = gauge(
     source="libtpu's SDK (LIBTPU=on): tpu_throttle_score",
     standard=False,
 )
+HW_NPU_IO = counter(
+    "hw.npu.io", "By", (*HW_DEVICE, NETWORK_DIRECTION),
+    "Bytes sent and received by an accelerator over PCIe, since instrumentation started.",
+    source="tt-kmd: pcie_perf_counters, continued over their wraps",
+    standard=False,
+)
 HW_NPU_FREQUENCY = gauge(
     "hw.npu.frequency", "Hz", HW_DEVICE,
     "Operating frequency of an accelerator.",
-    source="gcipuinfo: clock; ivpu: npu_current_frequency_mhz",
+    source="gcipuinfo: clock; ivpu: npu_current_frequency_mhz; tt-kmd: tt_aiclk; hl-smi: clocks.current.soc",
     window=Window.MEAN, standard=False,
 )
 HW_NPU_LINK_SPEED = gauge(

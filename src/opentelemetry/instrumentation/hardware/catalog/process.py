@@ -167,7 +167,7 @@ PROCESS_GPU_UTILIZATION = gauge(
 PROCESS_NPU_UTILIZATION = gauge(
     "process.npu.utilization", "1", (HW_ID,),
     "Utilization of an accelerator by the process or one of its descendants.",
-    source="gcipuinfo: ipu utilisation (session); NPUs of laptops: /proc/{pid}/fdinfo",
+    source="gcipuinfo: ipu utilisation (session); NPUs of laptops: /proc/{pid}/fdinfo; hl-smi: utilization.aip",
     window=Window.MEAN, scope=Scope.PROCESS, standard=False,
 )
 PROCESS_NPU_MEMORY_USAGE = updown(

@@ -199,6 +199,8 @@ _KINDS = {
     "hwmon": ("temperature", "sensors", "fan"),
     "powercap": ("rapl", "power", "energy"),
     "drm": ("npu", "ivpu", "amdxdna", "nouveau", "panfrost", "panthor", "v3d", "msm"),
+    "gaudi": ("habana", "hpu", "hl-smi"),
+    "tenstorrent": ("wormhole", "blackhole", "tt-kmd"),
     "graphcore": ("ipu",),
     "trainium": ("neuron", "inferentia"),
     "openmetrics": ("prometheus",),

@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.system.files import names_or_empty, 
 _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
 
-_OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", "amd_energy"})
+_OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", "blackhole", "wormhole", "amd_energy"})
 """Drivers of GPUs, which the vendors' sources report, and one with the counters of powercap."""
 
 _TYPES: Final[Mapping[str, str]] = {

@@ -52,7 +52,7 @@ NPU: Final[Mapping[str, Field]] = {
 """Files of Intel's NPU driver ivpu."""
 
 NPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("npu", "m°C", least=_POSITIVE),
+    "temp1_input": temperature("die", "m°C", least=_POSITIVE),
     "power1_input": power("µW", least=_POSITIVE),
 }
 

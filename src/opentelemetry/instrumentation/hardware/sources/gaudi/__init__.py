@@ -1,0 +1,56 @@
+"""Intel Gaudi: accelerators, through the tool hl-smi."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.selection import (
+    FoundDevice,
+    Selection,
+    VisibilityRule,
+    all_ids,
+)
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.model import Unavailable
+
+# Numbers of the modules of a server that a program may use, as hl-smi lists them.
+VARIABLE: Final = "HABANA_VISIBLE_MODULES"
+
+
+def visible_modules(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
+    """Select the modules of the variable."""
+    words = {f"module{word.strip()}" for word in environ.get(VARIABLE, "").split(",") if word.strip()}
+    if not words:
+        return Selection(all_ids(found))
+    ids = [device.id for device in found if words & {*device.aliases}]
+    known = {alias for device in found for alias in device.aliases}
+    return Selection(frozenset(ids), unmatched=tuple(sorted(word.removeprefix("module") for word in words - known)))
+
+
+class Gaudi(AcceleratorSource):
+    """Gaudi, Gaudi 2 and Gaudi 3."""
+
+    name = "gaudi"
+    rows = ("hw.", "process.npu.")
+    signs = ("/sys/module/habanalabs", "/sys/bus/pci/drivers/habanalabs")
+    settings = ("hl_smi",)
+    modules = (f"{__name__}.driver",)
+    absent = "the driver habanalabs is not loaded: there is no /sys/module/habanalabs"
+    fix = "hl-smi should list the accelerators in the same environment"
+    process_metrics = "process.npu.utilization"
+    usage_is_cheap = False
+
+    def visibility(self) -> VisibilityRule:
+        """Return the rule for the variable of Gaudi's software."""
+        return VisibilityRule("Gaudi", "hw.npu.*", (VARIABLE,), visible_modules)
+
+    def drivers(self) -> Iterator[DriverChoice]:
+        """Yield the tool."""
+        from opentelemetry.instrumentation.hardware.sources.gaudi.driver import NAME, HlSmi
+
+        files = self.files
+        if files is None:
+            raise Unavailable(self.absent)
+        yield DriverChoice(NAME, "hl_smi", lambda: HlSmi(self.context, files))

@@ -1,0 +1,54 @@
+"""A Gaudi accelerator, from a line of hl-smi."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.gaudi.fields import ADDRESS, FACTS, FIELDS, MODULE, UUID
+
+
+class Hpu(Device):
+    """An accelerator.
+
+    Args:
+        index: Its number in the tool.
+        cells: Its first line, by column.
+
+    Attributes:
+        cells: The newest line; empty if the tool does not list it any more.
+        seen: When it was listed.
+    """
+
+    def __init__(self, index: int, cells: Mapping[str, str]) -> None:
+        address = cells.get(ADDRESS, "").lower()
+        uuid = fact(cells.get(UUID, ""))
+        super().__init__(uuid or address or f"hpu{index}", f"HPU {index}", "npu", index=index, address=address)
+        module = cells.get(MODULE, "")
+        self.aliases = (address, f"module{module}") if module.isdecimal() else (address,)
+        facts = {name: fact(cells.get(column, "")) for name, column in FACTS.items()}
+        self.facts = {c.HW_VENDOR: "Intel", **{name: text for name, text in facts.items() if text}}
+        if address:
+            self.facts[c.PCI_BDF] = address
+        self.cells: Mapping[str, str] = cells
+        self.seen = 0.0
+
+    def read(self) -> Iterator[Point]:
+        """Yield the newest values.
+
+        Raises:
+            DeviceFailed: The tool does not list it any more.
+        """
+        if not self.cells:
+            raise DeviceFailed("hl-smi does not list it any more")
+        self.unsupported.clear()
+        self.state = "ok"
+        yield from self.points({field: self.cells[name] for name, field in FIELDS.items() if name in self.cells})
+
+
+def fact(text: str) -> str:
+    """Return a text that describes the device; "" if unknown."""
+    return text if re.fullmatch("(?!N/?A$|n/a$|unknown$)[ -~]{1,100}", text) else ""

@@ -1,0 +1,52 @@
+"""The columns of hl-smi by name, and their metrics.
+
+https://docs.habana.ai/en/latest/Management_and_Monitoring/Embedded_System_Tools_Guide/System_Management_Interface_Tool.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    npu_utilization,
+    power,
+    power_limit,
+    temperature,
+)
+
+# An accelerator that is read is above freezing and draws power: 0 means that the value could not be read.
+_POSITIVE: Final = 0.001
+
+UTILIZATION: Final = "utilization.aip"
+
+FIELDS: Final[Mapping[str, Field]] = {
+    UTILIZATION: npu_utilization(),
+    "memory.total": Field(c.HW_NPU_MEMORY_LIMIT, unit="MiB"),
+    "memory.used": Field(c.HW_NPU_MEMORY_USAGE, unit="MiB"),
+    "power.draw": power(least=_POSITIVE),
+    "power.max": power_limit("enforced"),
+    "temperature.aip": temperature("die", least=_POSITIVE),
+    "clocks.current.soc": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=_POSITIVE),
+}
+
+PROCESS_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION, unit="%")
+
+INDEX: Final = "index"
+ADDRESS: Final = "bus_id"
+MODULE: Final = "module_id"
+UUID: Final = "uuid"
+
+FACTS: Final[Mapping[str, str]] = {
+    c.HW_MODEL: "name",
+    c.HW_SERIAL_NUMBER: "serial",
+    c.HW_DRIVER_VERSION: "driver_version",
+}
+"""Attributes of the info metric."""
+
+NEWER: Final = ("power.max", "clocks.current.soc")
+"""Columns that older versions of the tool do not know. Its help lists those that it knows."""
+
+COLUMNS: Final = (INDEX, MODULE, UUID, ADDRESS, *FACTS.values(), *FIELDS)

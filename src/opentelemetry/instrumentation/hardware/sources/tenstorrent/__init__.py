@@ -1,0 +1,39 @@
+"""Tenstorrent: accelerators of the driver tt-kmd."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.model import Scope, Unavailable
+
+
+class Tenstorrent(AcceleratorSource):
+    """Wormhole and Blackhole accelerators, from the files of their driver."""
+
+    name = "tenstorrent"
+    scope = Scope.HOST
+    rows = ("hw.",)
+    signs = ("/sys/class/tenstorrent", "/dev/tenstorrent")
+    settings = ()
+    modules = (f"{__name__}.driver", f"{__name__}.visible")
+    absent = "the driver tt-kmd is not loaded: there is no /sys/class/tenstorrent"
+    fix = "tt-kmd 2.0 or newer has the files; load it with modprobe tenstorrent"
+    process_metrics = ""
+
+    def visibility(self) -> VisibilityRule:
+        """Return the rule for the variable of tt-metal."""
+        from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import RULE
+
+        return RULE
+
+    def drivers(self) -> Iterator[DriverChoice]:
+        """Yield the files of the driver."""
+        from opentelemetry.instrumentation.hardware.sources.tenstorrent.driver import Kernel
+
+        files = self.files
+        if files is None:
+            raise Unavailable(self.absent)
+        yield DriverChoice("tt-kmd", "", lambda: Kernel(files))

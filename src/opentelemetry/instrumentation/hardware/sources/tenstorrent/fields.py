@@ -1,0 +1,72 @@
+"""The files of tt-kmd by name, and their metrics.
+
+https://github.com/tenstorrent/tt-kmd/blob/main/docs/sysfs-attributes.md. The clocks of the fabric and of the management
+processor (``tt_axiclk``, ``tt_arcclk``) and the current are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    Field,
+    errors,
+    power,
+    power_limit,
+    temperature,
+    temperature_limit,
+    voltage,
+)
+
+# A chip that is awake is above freezing and draws power: 0 means that the value could not be read.
+_POSITIVE: Final = 0.001
+
+ATTRIBUTES: Final[Mapping[str, Field]] = {
+    "tt_aiclk": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=_POSITIVE),
+    "tt_therm_trip_count": errors("thermal_trip", most=(1 << 32) - 2),
+}
+
+HEARTBEAT: Final = "tt_heartbeat"
+
+SENSORS: Final[Mapping[str, Field]] = {
+    "temp1_input": temperature("die", "m°C", least=_POSITIVE),
+    "power1_input": power("µW", least=_POSITIVE),
+    "in0_input": voltage("core", least=_POSITIVE),
+}
+SENSORS_SLOW: Final[Mapping[str, Field]] = {
+    "temp1_max": temperature_limit("die", "max", "m°C"),
+    "power1_max": power_limit("max", "µW"),
+}
+
+WORD: Final = 32
+"""Bytes that the counters count."""
+
+COUNTERS: Final[Mapping[str, Field]] = {
+    **dict.fromkeys(
+        ("mst_posted_wr_data_word_sent", "mst_nonposted_wr_data_word_sent", "slv_rd_data_word_sent"),
+        Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "receive"}),
+    ),
+    **dict.fromkeys(
+        (
+            "mst_rd_data_word_received",
+            "slv_posted_wr_data_word_received",
+            "slv_nonposted_wr_data_word_received",
+        ),
+        Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "transmit"}),
+    ),
+}
+"""Counters of the PCIe tile by name, each without the number of its network on the chip (0 or 1).
+
+They count what the tile sends and receives on the chip. Master is what the host begins: it writes to the chip, which is
+*sent* to the other tiles, or reads from it. Slave is what the chip begins: it writes to the host, which the tile
+*received* from the others, or reads from it.
+"""
+
+FACTS: Final[Mapping[str, tuple[str, str]]] = {
+    c.HW_MODEL: ("tt_card_type", "(?!unknown$)[0-9A-Za-z_-]{1,40}"),
+    c.HW_SERIAL_NUMBER: ("tt_serial", "(?!0+$|F+$)[0-9A-Fa-f]{1,32}"),
+    c.HW_FIRMWARE_VERSION: ("tt_fw_bundle_ver", "(?!0.0.0.0$)[0-9.]{1,32}"),
+}
+"""Attributes of the info metric, each with a file and the form of its content."""

@@ -1,0 +1,83 @@
+"""Gaudi accelerators, from lines of hl-smi."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.sources.cards import HL_COLUMNS, Habana, gaudi3, hl_smi, old_gaudi, server
+from tests.sources.machines import STRANGER
+from tests.sources.npus import HOST
+from tests.sources.reading import all_of, opened, series_of
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
+from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.gaudi import VARIABLE, visible_modules
+from opentelemetry.instrumentation.hardware.sources.gaudi.driver import Table
+
+
+def test_line_is_read_by_its_heading() -> None:
+    table = Table()
+    assert table.parse(HL_COLUMNS.encode()) == {}
+    assert table.parse(gaudi3(3, 1).encode())["power.draw"] == "426 W"
+    assert table.parse(b"power.draw [W], index") == {}
+    assert table.parse(b"5 W, 1") == {"power.draw": "5 W", "index": "1"}
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"WARNING: x", b"0", gaudi3(0, 0).encode() + b", 7", gaudi3(0, 0, index="x").encode()]
+)
+def test_other_line_is_refused(line: bytes) -> None:
+    table = Table()
+    table.parse(HL_COLUMNS.encode())
+    with pytest.raises(ValueError, match="no table"):
+        table.parse(line)
+
+
+@given(st.binary())
+def test_any_line_is_read_or_refused(line: bytes) -> None:
+    table = Table()
+    table.parse(HL_COLUMNS.encode())
+    try:
+        assert isinstance(table.parse(line), dict)
+    except ValueError:
+        return
+
+
+def test_only_columns_that_the_tool_knows_are_asked() -> None:
+    asked = []
+    for drivers in (server(0), old_gaudi(0)):
+        with opened("gaudi", drivers, STRANGER):
+            assert isinstance(drivers, Habana)
+            assert drivers.output is not None
+            ((arguments, period, _),) = drivers.output.opened
+            assert arguments[2:] == ["-f", "csv", "-l", f"{period:g}"]
+            asked.append({*arguments[1].split(",")})
+    assert asked[0] - asked[1] == {"power.max", "clocks.current.soc"}
+
+
+def test_tool_that_lists_nothing_is_unavailable() -> None:
+    drivers = Habana({**HOST, "/sys/module/habanalabs/initstate": "live\n"}, hl_smi(), 1000.0)
+    with pytest.raises(Unavailable, match="hl-smi lists no accelerator"), opened("gaudi", drivers, STRANGER):
+        pass
+
+
+@pytest.mark.parametrize("cell", ["N/A", "-1 %", "101 %", "nan", "1e3", "", "62 W"])
+def test_implausible_cell_is_absent(cell: str) -> None:
+    drivers = server(1)
+    assert isinstance(drivers, Habana)
+    drivers.output = hl_smi(gaudi3(0, 1, utilization=cell))
+    with opened("gaudi", drivers, STRANGER) as source:
+        found = all_of(source)
+        assert series_of(found, c.HW_NPU_UTILIZATION) == {}
+        assert series_of(found, c.HW_NPU_MEMORY_USAGE) != {}
+
+
+@pytest.mark.parametrize(
+    ("text", "ids", "unmatched"), [("", ["a", "b"], ()), ("7", ["a"], ()), ("6, 5", ["b"], ("5",))]
+)
+def test_variable_selects_modules(text: str, ids: list[str], unmatched: tuple[str, ...]) -> None:
+    devices = [FoundDevice(0, "a", aliases=("module7",)), FoundDevice(1, "b", aliases=("module6",))]
+    chosen = visible_modules({VARIABLE: text}, devices)
+    assert (sorted(chosen.ids), chosen.unmatched) == (ids, unmatched)

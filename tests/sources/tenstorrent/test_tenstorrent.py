@@ -1,0 +1,111 @@
+"""Tenstorrent accelerators: counters of 32 bits, the heartbeat of the firmware, and the choice of devices."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sources.cards import TT, old_wormhole, workstation
+from tests.sources.machines import STRANGER
+from tests.sources.reading import all_of, opened, series_of, value
+from tests.sources.tree import Fabricated, Tree
+
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
+from opentelemetry.instrumentation.hardware.sources import Source
+from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import RULE
+
+FIRST = {c.HW_ID: "0000:01:00.0", c.HW_NAME: "NPU 0"}
+COUNTER = f"{TT}/tenstorrent!0/pcie_perf_counters/mst_posted_wr_data_word_sent0"
+HEARTBEAT = f"{TT}/tenstorrent!0/tt_heartbeat"
+
+
+def tree_of(drivers: Fabricated) -> Tree:
+    assert drivers.tree is not None
+    return drivers.tree
+
+
+def received(source: Source) -> float | None:
+    found = series_of(all_of(source), c.HW_NPU_IO)
+    wanted = {**FIRST, c.NETWORK_DIRECTION: "receive"}
+    number = next((total for series, total in found.items() if dict(series.attributes) == wanted), None)
+    assert number is None or isinstance(number, int)
+    return number
+
+
+def state(source: Source, address: str) -> str:
+    found = series_of(all_of(source), c.HW_STATUS)
+    current = [series.attributes for series, one in found.items() if one and series.attributes[c.HW_ID] == address]
+    return str(current[0][c.HW_STATE])
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ([5, 9], 4),
+        ([(1 << 32) - 1, 3], 4),
+        ([9, 9], 0),
+        ([0, (1 << 32) - 1, 1], (1 << 32) + 1),
+        ([5, "", 9], 0),  # it could not be read: what came meanwhile is unknown
+        ([5, "x", 9, 11], 2),
+        ([5, 1 << 32, 9], 0),
+    ],
+)
+def test_counters_of_32_bits_are_continued_over_wraps(counts: list[int | str], words: int) -> None:
+    drivers = workstation(0)
+    tree = tree_of(drivers)
+    last = 0.0
+    with opened("tenstorrent", drivers, STRANGER) as source:
+        for beat, count in enumerate(counts):
+            tree.files[COUNTER] = f"{count}\n"
+            tree.files[HEARTBEAT] = f"{beat}\n"
+            total = received(source)
+            assert total is not None
+            assert total >= last, "a counter never falls"
+            last = total
+            tree.up += 2
+    assert last == 32 * words
+
+
+def test_counters_that_may_wrap_unseen_are_absent() -> None:
+    drivers = workstation(0)
+    tree = tree_of(drivers)
+    with opened("tenstorrent", drivers, STRANGER) as source:
+        assert received(source) == 0
+        for beat in (1, 2):
+            tree.up += 10
+            tree.files[HEARTBEAT] = f"{beat}\n"
+            assert received(source) is None
+        assert any("the counters may wrap in 5 s, and are read every 10 s" in each for each in source.unsupported)
+        tree.up += 2
+        tree.files[HEARTBEAT] = "3\n"
+        tree.files[COUNTER] = "10\n"
+        assert received(source) == 320
+
+
+def test_firmware_without_heartbeat_fails_and_comes_back() -> None:
+    drivers = workstation(0)
+    tree = tree_of(drivers)
+    with opened("tenstorrent", drivers, STRANGER) as source:
+        states = []
+        for beat in (5, 5, 5, 6, 7, 8, (1 << 32) - 1, 0):
+            tree.files[HEARTBEAT] = f"{beat}\n"
+            states.append(state(source, "0000:01:00.0"))
+            tree.up += 3
+        assert states[:3] == ["ok", "ok", "failed"]
+        assert states[-2:] == ["ok", "ok"], "it is read again after a while"
+
+
+def test_card_without_telemetry_has_no_status_and_no_zeros() -> None:
+    with opened("tenstorrent", old_wormhole(0), STRANGER) as source:
+        found = all_of(source)
+        assert series_of(found, c.HW_STATUS) == {}
+        assert series_of(found, c.HW_TEMPERATURE) == {}
+        assert value(found, c.HW_POWER, {**FIRST, c.HW_TYPE: "npu"}) == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [("", ["a", "b"]), ("1", ["b"]), ("0000:01:00.0", ["a"]), (" 0 , 1", ["a", "b"]), ("7", [])],
+)
+def test_variable_selects_by_number_and_address(text: str, ids: list[str]) -> None:
+    devices = [FoundDevice(0, "a", address="0000:01:00.0"), FoundDevice(1, "b", address="0000:02:00.0")]
+    assert sorted(RULE.select({"TT_VISIBLE_DEVICES": text}, devices).ids) == ids
