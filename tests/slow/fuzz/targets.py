@@ -42,6 +42,8 @@ from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMe
 from opentelemetry.instrumentation.hardware.sources.amd.tool import ToolGpu
 from opentelemetry.instrumentation.hardware.sources.apple import tool_output as apple
 from opentelemetry.instrumentation.hardware.sources.apple.device import Part
+from opentelemetry.instrumentation.hardware.sources.gaudi.device import Hpu
+from opentelemetry.instrumentation.hardware.sources.gaudi.driver import Table
 from opentelemetry.instrumentation.hardware.sources.nvidia import tool_output as smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu
@@ -415,6 +417,18 @@ def _of(*sources: str) -> Target:
     return Target(partial(_machine, sources), partial(_machine_seeds, sources), 1024)
 
 
+def hl_smi(data: bytes) -> None:
+    """Lines of hl-smi."""
+    table, hpus = Table(), dict[int, Hpu]()
+    for line in data.split(b"\n"):
+        with suppress(ValueError):
+            cells = table.parse(line)
+            if cells:
+                hpus[int(cells["index"])] = Hpu(int(cells["index"]), cells)
+    ids = {hpu.id: hpu for hpu in hpus.values()}
+    validity.points(_of_devices(ids.values()))
+
+
 def open_device(data: bytes) -> None:
     """What the kernel writes about an open device file, twice."""
     tree = Tree({"/proc/7/fd/3": "/dev/dri/renderD128"})
@@ -530,6 +544,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "tpu_metrics": Target(tpu_metrics, _tpu_seeds),
     "tpu_profile": Target(tpu_profile, _profile_seeds),
+    "hl_smi": Target(hl_smi, lambda: [f"{cards.HL_COLUMNS}\n{cards.gaudi3(0, 1)}".encode()]),
     "fdinfo": Target(open_device, _fdinfo_seeds),
     "gpu_metrics": Target(gpu_metrics, _table_seeds),
     "openmetrics": Target(openmetrics, _page_seeds, 8192),
