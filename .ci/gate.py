@@ -299,6 +299,7 @@ def newest() -> None:
 
 
 ONCE = (
+    "tests/alerts",
     "tests/slow/benchmarks",
     "tests/test_documentation.py",
     "tests/test_span_examples.py",

@@ -169,6 +169,7 @@ def test_past_waits_for_a_collector() -> None:
         (["--simulate", "T4", "--hosts", "2", "--", "true"], "cannot be used with a program"),
         (["--simulate", "T4", "--hosts", "0"], "'0' is not a positive integer"),
         (["--simulate", "T4", "--backfill", "1w"], "'1w' is not a positive number of seconds"),
+        (["--simulate", "T4", "--backfill", "5mm"], "'5mm' is not a positive number of seconds"),
     ],
 )
 def test_mistakes_are_one_clear_sentence(flags: list[str], text: str) -> None:

@@ -109,11 +109,16 @@ def config(arguments: argparse.Namespace) -> Config:
     return Config.read(flags, flags=True)
 
 
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+"""By the unit of a duration."""
+
+
 def seconds(text: str) -> float:
     """The value of a flag in seconds."""
+    number = text.rstrip("smhd")
     try:
-        value = float(text.rstrip("smhd")) * {"m": 60.0, "h": 3600.0, "d": 86400.0}.get(text[-1:], 1.0)
-    except ValueError:
+        value = float(number) * _SECONDS[text[len(number) :]]
+    except (ValueError, KeyError):
         value = -1.0
     if not 0 < value <= 86400 * 366:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of seconds, such as 15 or 0.5")
