@@ -8,7 +8,9 @@ from html import escape
 from rich.style import Style
 from textual.strip import Strip
 
-from opentelemetry.instrumentation.hardware.cli.top.widgets import BACKGROUND
+from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES
+
+BACKGROUND = str(THEMES["dark"].theme.background)
 
 _CELL, _LINE, _SIZE = 8.4, 18, 14
 _FONT = "DejaVu Sans Mono, Menlo, Consolas, monospace"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from math import sin
 from pathlib import Path
 from unittest.mock import patch
@@ -23,7 +23,8 @@ from textual.strip import Strip
 
 from opentelemetry.instrumentation.hardware.cli.top.app import Top
 from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
-from opentelemetry.instrumentation.hardware.cli.top.holders import Facts, ProcessReader
+from opentelemetry.instrumentation.hardware.cli.top.processes import Facts, ProcessReader
+from opentelemetry.instrumentation.hardware.cli.top.widgets import Panel
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system import tree
@@ -127,27 +128,55 @@ def _gpu_at(index: int, tick: int) -> dict[str, Value]:
     }
 
 
-class Ranks(ProcessReader):
-    """The processes of the training."""
+OTHERS = {
+    1: Facts("root", "/sbin/init", 0.0, 12 << 20, 1_345_000.0, 0),
+    812: Facts("root", "/usr/sbin/sshd -D", 0.0, 9 << 20, 1_344_000.0, 1),
+    3300: Facts("alice", "tmux new -s train", 0.0, 5 << 20, 9_000.0, 1),
+    3400: Facts("alice", "/usr/bin/bash", 0.0, 6 << 20, 8_900.0, 3300),
+    3401: Facts("alice", "torchrun --nproc-per-node 16 train.py", 0.01, 310 << 20, 7_265.0, 3400),
+    5120: Facts("postgres", "postgres: checkpointer", 0.11, 1 << 30, 600_000.0, 1),
+    9001: Facts("bob", "rsync -a /data/shards/ store:/backup", 0.64, 24 << 20, 66.0, 812),
+}
+"""The other processes of the machine."""
 
-    def read(self, pids: Iterable[int]) -> dict[int, Facts]:
-        return {pid: self._rank((pid - FIRST_PID) // 7) for pid in pids}
+
+class Ranks(ProcessReader):
+    """The processes of the training, and others."""
+
+    def everything(self, wanted: Iterable[int]) -> dict[int, Facts]:
+        return OTHERS | {pid: self._rank((pid - FIRST_PID) // 7) for pid in wanted}
 
     @staticmethod
     def _rank(rank: int) -> Facts:
         if rank == 2:
-            return Facts("bob", "/opt/conda/bin/python -m ipykernel_launcher -f kernel.json", 0.0, 3 << 30, 190_000.0)
+            return Facts(
+                "bob", "/opt/conda/bin/python -m ipykernel_launcher -f kernel.json", 0.0, 3 << 30, 190_000.0, 812
+            )
         command = f"/opt/conda/bin/python train.py --config llama-8b.yaml --rank {rank}"
-        return Facts("alice", command, 1.02 + 0.03 * rank, (21 << 30) + (rank << 28), 7_260.0)
+        return Facts("alice", command, 1.02 + 0.03 * rank, (21 << 30) + (rank << 28), 7_260.0, 3401)
 
 
 # -- the view on it
 
 
 def on(
-    folder: Path, gpus: int, size: tuple[int, int], act: Act, steps: int = STEPS, detail: Sequence[str] = ("cpu",)
+    folder: Path,
+    gpus: int,
+    size: tuple[int, int],
+    act: Act,
+    steps: int = STEPS,
+    detail: Sequence[str] = ("cpu",),
 ) -> None:
-    """Show a machine with so many GPUs, and act on the view after some readings."""
+    """Show a machine with so many GPUs, and act on the view after some readings.
+
+    Args:
+        folder: For the library.
+        gpus: The number of GPUs of the simulated library.
+        size: Columns and lines.
+        act: What is done.
+        steps: Readings before it.
+        detail: The setting.
+    """
     fake = FakeNvml(folder, *map(gpu, range(gpus))) if gpus else None
     env = environment({"TZ": "UTC", **(fake.environment if fake else {})})
     with (
@@ -155,7 +184,7 @@ def on(
         patch.object(tree, "_is_host_namespace", lambda files: True),
         simulated(trainer) as clock,
     ):
-        asyncio.run(_on(View(fake, gpus, clock), size, act, steps, detail))
+        asyncio.run(_on(View(fake, gpus, clock), size, act, steps, {"detail": [*detail]}))
 
 
 class View:
@@ -220,6 +249,10 @@ class View:
         await self.until(lambda: found() == expected)
         assert found().splitlines() == expected.splitlines()
 
+    def panel(self, name: str) -> Panel:
+        """Return a panel."""
+        return self.app.query_one(f"#{name}", Panel)
+
     @property
     def strips(self) -> list[Strip]:
         """The lines of the screen with their styles."""
@@ -242,14 +275,14 @@ class View:
 Act = Callable[[View], Awaitable[None]]
 
 
-async def _on(view: View, size: tuple[int, int], act: Act, steps: int, detail: Sequence[str]) -> None:
-    config = Config.read({"detail": [*detail], "sources": ["-process"]})
+async def _on(view: View, size: tuple[int, int], act: Act, steps: int, settings: Mapping[str, object]) -> None:
+    config = Config.read({**settings, "sources": ["-process"]})
     started = session.Session(config, interval=2.0, environ={}, all_processes=True)
     started.start()
     feed = Feed(started, Ranks())
     view.app = Top(feed, None, lambda: "exporting every 15 s to http://localhost:4317 (grpc)")
     try:
-        async with view.app.run_test(size=size) as view.pilot:
+        async with view.app.run_test(size=size, notifications=True) as view.pilot:
             for _ in range(steps):
                 await view.read()
             await view.pilot.pause()

@@ -41,7 +41,8 @@ from textual.geometry import Region
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.messages import say
 from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
-from opentelemetry.instrumentation.hardware.cli.top.holders import ProcessReader, holders
+from opentelemetry.instrumentation.hardware.cli.top.holders import holders
+from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader
 from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn, Panel
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
@@ -108,10 +109,10 @@ def test_keys(tmp_path: Path) -> None:
         await view.press("tab", "tab", "s", "s", "s", "s")
         await view.shows("CPU▼")
         assert rows(view, "processes")[0] == "GPU 15"
-        await view.shows("1-2 of 16")
+        await view.shows("1-2 of 23")
         await view.press("end")
-        await view.shows("15-16 of 16")
-        await view.press("z")
+        await view.shows("22-23 of 23")
+        await view.press("z", "home")
         await view.hides("CPU 32 threads")
         await view.until(lambda: view.text.count("python train.py") == 15)  # all processes have room
         assert view.text.count("python train.py") == 15

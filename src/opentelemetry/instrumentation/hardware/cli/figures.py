@@ -17,7 +17,7 @@ _BUSY = ("general", "sm", "tensorcore", "matrix", "")
 
 _CLOCKS = ("sm", "graphics", "compute", "")
 
-_THROTTLED = 0.005
+THROTTLED = 0.005
 """The share of time from which throttling is shown."""
 
 _IDLE = ("idle", "iowait")
@@ -161,13 +161,22 @@ def _device(
     )
 
 
+def links(view: View) -> dict[tuple[str, str], dict[str, float]]:
+    """Return by ``hw.id`` and link, such as ``pcie``, the bytes per second in each direction."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for _, each in view.points(c.HW_GPU_IO):
+        key = str(each[c.HW_ID]), str(each[c.GPU_LINK])
+        found.setdefault(key, {})[str(each[c.NETWORK_DIRECTION])] = _rate(view, c.HW_GPU_IO, each)
+    return found
+
+
 def _throttling(view: View) -> dict[str, tuple[str, float]]:
     """Return by ``hw.id`` the most frequent throttle reason of the window, and its share of the time."""
     found: dict[str, tuple[str, float]] = {}
     for _, attributes in view.points(c.HW_GPU_THROTTLE_TIME):
-        share = view.rates.get(Series(c.HW_GPU_THROTTLE_TIME, attributes), 0.0)
+        share = _rate(view, c.HW_GPU_THROTTLE_TIME, attributes)
         device = str(attributes[c.HW_ID])
-        if share >= max(_THROTTLED, found.get(device, ("", 0.0))[1]):
+        if share >= max(THROTTLED, found.get(device, ("", 0.0))[1]):
             found[device] = (str(attributes[c.THROTTLE_REASON]), share)
     return found
 

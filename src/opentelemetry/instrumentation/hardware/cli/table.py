@@ -69,9 +69,12 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     rows = [_Row("METRIC", "", "VALUE"), *_rows(view)]
     heading, *series = _aligned(rows, width)
     lines += ["", f"{start}{heading}{end}", *series]
-    if view.unsupported:
+    missing = [each for each in view.unsupported if each.partition(":")[0] not in view.absent]
+    if view.absent:
+        missing.append(f"absent: {', '.join(view.absent)} ('otel-hardware doctor --all' shows why)")
+    if missing:
         lines += ["", f"{start}missing{end}"]
-        for sentence in view.unsupported:
+        for sentence in missing:
             lines += wrap(sentence, max(width, 20), GAP, 2 * GAP)
     return "\n".join(lines) + "\n"
 

@@ -131,7 +131,7 @@ def _watch(
         viewer = Viewer(session)
         view = viewer.collect()
         names = dict(view.names)
-        if not _observe(judge, session, view, session.clock(), _STEP):
+        if not observe(judge, session, view, session.clock(), _STEP):
             reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
             raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
         if is_shown and not is_replayed and sys.stderr.isatty():
@@ -143,7 +143,7 @@ def _watch(
                 view, now = viewer.collect(), session.clock()
                 if now == before:  # the recording has ended
                     break
-                _observe(judge, session, view, now, now - before)
+                observe(judge, session, view, now, now - before)
                 names |= view.names  # a device can be lost
                 before = now
         return names, judge.verdicts()
@@ -151,8 +151,8 @@ def _watch(
         session.close()
 
 
-def _observe(judge: Judge, session: Session, view: View, now: float, seconds: float) -> bool:
-    """Show a view to the judge. Returns whether it has a GPU."""
+def observe(judge: Judge, session: Session, view: View, now: float, seconds: float) -> bool:
+    """Show the view of a session to the judge. Returns whether it has a GPU."""
     from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
     is_limited = all(runner.name != "container" or runner.state is not State.ABSENT for runner in session.runners)
@@ -173,7 +173,7 @@ def _value(condition: Condition, value: float) -> str:
     return f"{value:.0%}".replace("%", " %") if unit == "%" else f"{value:.3g}{unit}"
 
 
-def _compared(condition: Condition, value: float) -> str:
+def compared(condition: Condition, value: float) -> str:
     """Format a condition, such as ``waiting for disks 41 %, at least 10 %``."""
     words = {">": "above", ">=": "at least", "<": "below", "<=": "at most"}
     limit = _value(condition, condition.threshold)
@@ -185,7 +185,7 @@ def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
     share = f", in {100 * verdict.share:.0f} % of the samples" if verdict.is_bottleneck and verdict.share < 1.0 else ""
     yield from wrap(f"{name}  {verdict.name}: {verdict.meaning}{since}{share}", width, "", "    ")
     for condition, value in verdict.evidence:
-        text, source = f"    {_compared(condition, value):54}", SIGNALS[condition.signal].source
+        text, source = f"    {compared(condition, value):54}", SIGNALS[condition.signal].source
         yield f"{text}  {source}" if len(text) + 2 + len(source) <= width else text.rstrip()
     if verdict.advice:
         yield from wrap(verdict.advice, width, "  -> ", "     ")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
     CONTAINER_PRESSURE_TIME,
+    HW_GPU_THROTTLE_TIME,
     HW_ID,
     HW_NAME,
     SYSTEM_PRESSURE_TIME,
@@ -19,7 +20,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
-_PRESSURE = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME)
+_SHARES = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME, HW_GPU_THROTTLE_TIME)
 
 _FIRST, _NEXT = 2.0, 0.5
 """Seconds to wait for the first and each further reading. A source that takes longer is shown as hung."""
@@ -37,6 +38,7 @@ class View(NamedTuple):
         pid: The observed process; None if it is this command.
         names: The name of each device by its ``hw.id``.
         used: ``hw.id`` of the devices that the observed process and its descendants use, as far as that is known.
+        absent: The sources of hardware that this machine lacks and nobody asked for. ``unsupported`` has the reasons.
     """
 
     time: float
@@ -47,6 +49,7 @@ class View(NamedTuple):
     pid: int | None
     names: Mapping[str, str]
     used: frozenset[str] = frozenset()
+    absent: tuple[str, ...] = ()
 
     def points(self, metric: Metric) -> Sequence[tuple[Number, Attributes]]:
         """The series of a metric."""
@@ -107,6 +110,7 @@ class Viewer:
             self._pid,
             _names(snapshot),
             frozenset(name for runner in self._session.runners if runner.source for name in runner.source.used),
+            _absent(self._session),
         )
 
     def keep_sampling(self) -> None:
@@ -132,9 +136,15 @@ def _elapsed(before: Snapshot, after: Snapshot) -> float:
 
 
 def _rates(before: Snapshot, after: Snapshot) -> dict[Series, float]:
-    """Return the rates of counters. The kernel adds up to two seconds of pressure at once: that is at most 100 %."""
+    """Return the rates of counters. Kernel and driver add the time of a while at once: that is at most 100 %."""
     rates = after.rates(before)
-    return {key: min(rate, 1.0) if key.metric in _PRESSURE else rate for key, rate in rates.items()}
+    return {key: min(rate, 1.0) if key.metric in _SHARES else rate for key, rate in rates.items()}
+
+
+def _absent(session: Session) -> tuple[str, ...]:
+    named = session.config.sources or ()
+    absent = (runner.name for runner in session.runners if runner.state is State.ABSENT)
+    return tuple(name for name in absent if name not in named)
 
 
 def _missing(session: Session) -> tuple[str, ...]:

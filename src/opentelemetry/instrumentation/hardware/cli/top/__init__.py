@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 HELP = "a live view of this machine in the terminal"
 
 DESCRIPTION = """\
-Shows accelerators, the processes that use them, CPU, memory, disks, network, file systems and temperatures, with
-their history. Nothing is exported; 'otel-hardware run' exports the same values.
+Shows accelerators and what holds them back, processes, CPU, memory, disks, network, file systems and temperatures,
+with their history. Nothing is exported; 'otel-hardware run' exports the same values.
 
 examples:
   otel-hardware top
   otel-hardware top --every 1
   otel-hardware top --sources nvidia,host
+  otel-hardware top --simulate 4xH100        if there is no GPU
 
 keys:
-  q quit   ? help   tab panel   s sort   r reverse   z zoom   p pause   + - interval   m missing
+  enter page of a device or process   / filter   t tree   k kill   s sort   ? all keys   q quit
 
-It needs Textual, pip install 'opentelemetry-instrumentation-hardware[top]', and a UTF-8 locale. Without them, a table
-is redrawn instead.
+It needs a terminal, Textual (pip install 'opentelemetry-instrumentation-hardware[top]') and a UTF-8 locale. Without
+the last two, a table is redrawn instead.
 
 exit status: 0; 2 for wrong arguments.
 """
@@ -48,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="time between two readings; default: 2")
     parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="end after this time")
     replay.add_argument(parser)
+    parser.add_argument(
+        "--theme", choices=("auto", "dark", "light"), default="auto", help="colours; default: as the terminal's"
+    )
     settings.add(parser)
 
 
@@ -69,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             session = replay.ReplayedSession(arguments.replay, arguments)
         session.start()
         try:
-            show(session, signals, arguments.every, arguments.duration)
+            show(session, signals, arguments.every, arguments.duration, theme=arguments.theme)
         finally:
             session.close()
     return 0
@@ -94,6 +98,7 @@ def show(
     interval: float | None = None,
     duration: float | None = None,
     note: Callable[[], str] = str,
+    theme: str = "auto",
 ) -> None:
     """Show a started session in the terminal until a key, a signal or the end of the duration.
 
@@ -106,6 +111,7 @@ def show(
         interval: Seconds between two readings.
         duration: Seconds after which the view ends.
         note: Returns the state of the export, for the first line. It is called after each reading.
+        theme: ``dark``, ``light``, or ``auto`` for the one that suits the terminal.
     """
     from opentelemetry.instrumentation.hardware.cli import screen
 
@@ -118,9 +124,13 @@ def show(
     if is_terminal() and not missing:
         from opentelemetry.instrumentation.hardware.cli.top.app import Top
         from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
+        from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader
+        from opentelemetry.instrumentation.hardware.cli.top.themes import of_terminal
 
+        theme = of_terminal() if theme == "auto" else theme
         with held() as messages:
-            Top(Feed(session), interval or screen.INTERVAL, title, signals, duration, messages).run()
+            here = None if isinstance(session, replay.ReplayedSession) else ProcessReader()
+            Top(Feed(session, here), interval or screen.INTERVAL, title, signals, duration, messages, theme).run()
         return
     if missing:
         say(missing)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 COLUMNS = 12
 """Columns of the grid."""
 
-_WIDE = 100
-"""The width from which three panels are side by side."""
+_WIDE, _NARROW = 118, 60
+"""The width from which three panels of the host are side by side, and two."""
 
 _LEAST = {"devices": 7, "processes": 5, "cpu": 5, "memory": 5, "traffic": 5, "storage": 5}
 """Lines of a panel, with its border, if there is little room."""
@@ -46,8 +46,12 @@ def arranged(
     """
     if zoomed in needs:
         return [Row(height, (zoomed,), (COLUMNS,))]
-    rows = [tuple(name for name in row if name in needs) for row in (_WIDE_ROWS if width >= _WIDE else _NARROW_ROWS)]
-    rows = [row for row in rows if row]
+    places: Sequence[Sequence[str]] = (
+        _ROWS_OF_THREE if width >= _WIDE else _ROWS_OF_TWO if width >= _NARROW else _ROWS_OF_ONE
+    )
+    if "devices" not in needs:  # the processes use none, and come last
+        places = sorted(places, key=lambda place: "processes" in place)
+    rows = [row for place in places if (row := tuple(name for name in place if name in needs))]
     heights = [max(needs[name] for name in row) for row in rows]
     least = [min(wanted, max(_LEAST[name] for name in row)) for wanted, row in zip(heights, rows)]
     for at in sorted(range(len(rows)), key=lambda at: "processes" not in rows[at]):  # the list of processes first
@@ -57,12 +61,14 @@ def arranged(
         place = next((at for at, row in enumerate(rows) if name in row), None)
         if place is not None and height - sum(heights) >= _GRAPH:
             heights[place] += min(height - sum(heights), most)
-    heights[-1] += max(height - sum(heights), 0)
+    largest = next((at for at, row in enumerate(rows) if "processes" in row), -1)
+    heights[largest] += max(height - sum(heights), 0)
     return [Row(lines, row, _spans(row)) for lines, row in zip(heights, rows)]
 
 
-_NARROW_ROWS = (("devices",), ("processes",), ("cpu", "memory"), ("traffic", "storage"))
-_WIDE_ROWS = (("devices",), ("cpu", "memory", "traffic"), ("processes", "storage"))
+_ROWS_OF_ONE = (("devices",), ("processes",), ("cpu",), ("memory",), ("traffic",), ("storage",))
+_ROWS_OF_TWO = (("devices",), ("processes",), ("cpu", "memory"), ("traffic", "storage"))
+_ROWS_OF_THREE = (("devices",), ("cpu", "memory", "traffic"), ("processes", "storage"))
 
 
 def _spans(row: Sequence[str]) -> tuple[int, ...]:

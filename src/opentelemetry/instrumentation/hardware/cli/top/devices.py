@@ -1,13 +1,13 @@
-"""The tables of devices and of the processes that use them, and the graphs of devices."""
+"""The table of devices, and their graphs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from opentelemetry.instrumentation.hardware.bottlenecks.judge import Verdict
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.quantity import duration, quantity
+from opentelemetry.instrumentation.hardware.cli.quantity import quantity
 from opentelemetry.instrumentation.hardware.cli.top.history import History, ratio
-from opentelemetry.instrumentation.hardware.cli.top.holders import Process
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     BAD,
     DIM,
@@ -17,14 +17,16 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     WARNING,
     Column,
     Line,
+    axis,
     bar,
     fitted,
     graph,
     level,
     part,
     percent,
-    size,
     spark,
+    whole,
+    width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.top.thresholds import FULL, HELD, IDLE, heat
 from opentelemetry.instrumentation.hardware.model import Number
@@ -32,26 +34,45 @@ from opentelemetry.instrumentation.hardware.model import Number
 _TILE = 22
 """The least width of a device's graph."""
 
+_AXIS = 5
+"""Graphs with more lines than this have a time axis."""
 
-def device_columns(history: History, devices: Sequence[Device], has_graphs: bool) -> list[Column[Device]]:
+_SIMULATED = " simulated"
+"""The end of the name of a simulated GPU, which the title of the table has."""
+
+
+def device_columns(
+    history: History, devices: Sequence[Device], verdicts: Mapping[str, Verdict], has_graphs: bool
+) -> list[Column[Device]]:
     """Return the columns of the devices.
 
     Columns without any value are left out. If all models are equal, the title has it; a graph replaces the history.
     """
-    name = max((len(_indented(device)) for device in devices), default=5)
+    name = max((len(_indented(device)) for device in devices), default=0)
     model = max((len(device.model) for device in devices), default=5)
+    reason = max((width_of(_throttled(device, 0)) for device in devices), default=0)
+    verdict = max((len(_verdict(verdicts, device)) for device in devices), default=0)
+
+    def widest(cell: Callable[[Device, int], Line], least: int) -> int:
+        return max([least, *(width_of(cell(device, 0)) for device in devices)])
+
     columns = [
+        Column[Device]("DEVICE", max(name, 7), lambda device, _: [(_indented(device), _style(device))], _natural),
+        Column[Device]("MODEL", min(max(model, 5), 22), lambda device, _: [(device.model, DIM)], _model, rank=8),
+        Column[Device]("BUSY", 5, _busy, lambda device: -(_known(device.busy)), 4, rank=1),
+        Column[Device]("HISTORY", 12, lambda device, width: _spark(history, device, width), _natural, 3, rank=9),
+        Column[Device]("MEMORY", widest(_memory, 6), _memory, lambda device: -(_known(device.used)), 3, rank=2),
+        Column[Device]("POWER", widest(_power, 6), _power, lambda device: -(_known(device.power)), rank=4, right=True),
+        Column[Device]("TEMP", 5, _temperature, lambda device: -(_known(device.temperature)), rank=3, right=True),
+        Column[Device]("CLOCK", 8, _clock, lambda device: -(_known(device.clock)), rank=7, right=True),
+        Column[Device]("THROTTLED", max(reason, 9), _throttled, lambda device: -device.throttled, rank=5),
         Column[Device](
-            "DEVICE", min(max(name, 7), 14), lambda device, _: [(_indented(device), _style(device))], _natural
+            "HELD BACK BY",
+            max(verdict, 12),
+            lambda device, _: [(_verdict(verdicts, device), WARNING)],
+            lambda device: _verdict(verdicts, device) or "~",
+            rank=6,
         ),
-        Column[Device]("MODEL", min(max(model, 5), 22), lambda device, _: [(device.model, DIM)], _model, rank=6),
-        Column[Device]("BUSY", 13, _busy, lambda device: -(_known(device.busy)), 3),
-        Column[Device]("HISTORY", 12, lambda device, width: _spark(history, device, width), _natural, 3, rank=7),
-        Column[Device]("MEMORY", 18, _memory, lambda device: -(_known(device.used)), 2),
-        Column[Device]("POWER", 9, _power, lambda device: -(_known(device.power)), rank=2, right=True),
-        Column[Device]("TEMP", 5, _temperature, lambda device: -(_known(device.temperature)), rank=1, right=True),
-        Column[Device]("CLOCK", 8, _clock, lambda device: -(_known(device.clock)), rank=5, right=True),
-        Column[Device]("THROTTLED", 15, _throttled, lambda device: -device.throttled, rank=4),
     ]
     is_shown = {
         "MODEL": len({device.model for device in devices}) > 1,
@@ -62,6 +83,7 @@ def device_columns(history: History, devices: Sequence[Device], has_graphs: bool
         "TEMP": any(device.temperature is not None for device in devices),
         "CLOCK": any(device.clock is not None for device in devices),
         "THROTTLED": any(device.reason for device in devices),
+        "HELD BACK BY": bool(verdict),
     }
     return [column for column in columns if is_shown.get(column.title, True)]
 
@@ -72,12 +94,16 @@ def device_tiles(devices: Sequence[Device], history: History, width: int, height
     each = (width + 2) // len(shown) - 2 if shown else 0
     if each < _TILE or height < 3:
         return []
-    tiles = [graph(history.of("device", device.id), each, height - 1, "busy") for device in shown]
+    tall = height - 1 - (1 if height > _AXIS else 0)
+    tiles = [graph(history.of("device", device.id), each, tall, "busy") for device in shown]
     lines: list[Line] = [[]]
     for device in shown:
-        lines[0] += fitted([(f"{device.name} ", DIM), (percent(device.busy), STRONG)], each + 2)
-    for row in range(height - 1):
+        text = whole([[(label(device), DIM)], [(percent(device.busy), STRONG)]], each, " ")
+        lines[0] += fitted(text, each + 2)
+    for row in range(tall):
         lines.append([piece for tile in tiles for piece in (*tile[row], ("  ", ""))])
+    if tall < height - 1:
+        lines.append([piece for _ in shown for piece in fitted(axis(history.seconds(each), each), each + 2)])
     return lines
 
 
@@ -85,6 +111,7 @@ def device_title(devices: Sequence[Device]) -> tuple[str, str]:
     """Return the title of the devices, and their sums."""
     wholes = [device for device in devices if not device.parent]
     kind = "GPU" if all(device.name.startswith("GPU") for device in wholes) else "accelerator"
+    kind = f"simulated {kind}" if any(device.name.endswith(_SIMULATED) for device in wholes) else kind
     kind += "" if len(wholes) == 1 else "s"
     busy = sum(1 for device in wholes if (device.busy or 0.0) >= IDLE)
     watts = [device.power for device in wholes if device.power is not None]
@@ -94,8 +121,18 @@ def device_title(devices: Sequence[Device]) -> tuple[str, str]:
     return f"{len(wholes)} {kind}{model}", f"{busy} busy{power}"
 
 
+def label(device: Device) -> str:
+    """Return the name of a device. The title of the table says whether it is simulated."""
+    return device.name.removesuffix(_SIMULATED)
+
+
 def _indented(device: Device) -> str:
-    return f" {device.name}" if device.parent else device.name
+    return f" {label(device)}" if device.parent else label(device)
+
+
+def _verdict(verdicts: Mapping[str, Verdict], device: Device) -> str:
+    verdict = verdicts.get(device.id)
+    return verdict.name if verdict is not None and verdict.is_bottleneck else ""
 
 
 def _natural(device: Device) -> tuple[object, ...]:
@@ -134,7 +171,10 @@ def _memory(device: Device, width: int) -> Line:
     share = ratio(device.used, device.total)
     style = level(share or 0.0, *FULL)
     text = f"{part(device.used, device.total):>11}"
-    return [*bar(share, width - 1 - len(text), style), (f" {text}", "" if style == GOOD else style)]
+    return [
+        *bar(share, width - 1 - len(text), style),
+        (f" {text}" if width > len(text) else text, "" if style == GOOD else style),
+    ]
 
 
 def _power(device: Device, _: int) -> Line:
@@ -158,63 +198,8 @@ def _clock(device: Device, _: int) -> Line:
     return [(quantity(device.clock, "Hz").replace(" ", ""), WARNING if device.reason else "")]
 
 
-def _throttled(device: Device, width: int) -> Line:
+def _throttled(device: Device, _: int) -> Line:
     if not device.reason:
         return [("", "")]
     style = BAD if device.reason.startswith(("thermal", "slowdown", "power_brake")) else WARNING
-    text = f"{percent(device.throttled)} {device.reason.replace('_', ' ')}"
-    return [(text[:width], style)]
-
-
-# -- processes
-
-
-def process_columns(processes: Sequence[Process]) -> list[Column[Process]]:
-    """Return the columns of the processes."""
-    name = max((len(each.device) for each in processes), default=5)
-    user = max((len(each.user) for each in processes), default=4)
-    return [
-        Column[Process]("DEVICE", min(max(name, 7), 12), lambda each, _: [(each.device, STRONG)], _device_order),
-        Column[Process]("PID", 8, lambda each, _: [(str(each.pid), "")], lambda each: each.pid, right=True),
-        Column[Process]("USER", min(max(user, 5), 12), _user, lambda each: each.user),
-        Column[Process]("MEMORY", 7, _device_memory, lambda each: -(each.device_memory or 0), right=True),
-        Column[Process]("CPU", 6, _process_cpu, lambda each: -(each.cpu or 0.0), rank=2, right=True),
-        Column[Process]("RSS", 6, _process_memory, lambda each: -(each.memory or 0), rank=3, right=True),
-        Column[Process]("AGE", 6, _age, lambda each: -(each.age or 0.0), rank=4, right=True),
-        Column[Process]("COMMAND", 16, _command, lambda each: each.command, 1),
-    ]
-
-
-def _device_order(process: Process) -> tuple[int, str]:
-    return len(process.device), process.device
-
-
-def _user(process: Process, _: int) -> Line:
-    return [(process.user, "")] if process.user else UNKNOWN
-
-
-def _device_memory(process: Process, _: int) -> Line:
-    return UNKNOWN if process.device_memory is None else [(size(process.device_memory), STRONG)]
-
-
-def _process_cpu(process: Process, _: int) -> Line:
-    return UNKNOWN if process.cpu is None else [(percent(process.cpu), "")]
-
-
-def _process_memory(process: Process, _: int) -> Line:
-    return UNKNOWN if process.memory is None else [(size(process.memory), "")]
-
-
-def _age(process: Process, _: int) -> Line:
-    if process.age is None:
-        return UNKNOWN
-    text = duration(float(round(process.age)))
-    return [(text.replace(" min", "m").replace(" ", ""), DIM)]
-
-
-def _command(process: Process, width: int) -> Line:
-    if not process.command:
-        return [("of another container or user", DIM)]
-    program, space, rest = process.command.partition(" ")
-    head, slash, base = program.rpartition("/")
-    return [(head + slash, DIM), (base, STRONG), (space + rest, "")] if width > 40 else [(base + space + rest, "")]
+    return [(f"{percent(device.throttled)} {device.reason.replace('_', ' ')}", style)]

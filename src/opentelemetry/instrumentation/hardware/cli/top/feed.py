@@ -1,36 +1,59 @@
-"""What the view shows: the values of a session, and the processes that use its devices."""
+"""What the view shows: the values of a session, its processes, and what holds its GPUs back."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.top.holders import Process, ProcessReader, holders
+from opentelemetry.instrumentation.hardware.cli.top.holders import Process, holders, others
+from opentelemetry.instrumentation.hardware.cli.top.processes import Facts, ProcessReader
+from opentelemetry.instrumentation.hardware.cli.why import observe
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 
 
 class Readout(NamedTuple):
-    """What is shown at one moment."""
+    """What is shown at one moment.
+
+    Attributes:
+        view: The values.
+        devices: The accelerators.
+        processes: The processes, those that use a device first.
+        verdicts: By ``hw.id``, what holds a GPU back.
+        energy: By ``hw.id``, the joules since the first reading.
+    """
 
     view: View
     devices: list[Device]
     processes: list[Process]
+    verdicts: Mapping[str, Verdict] = {}
+    energy: Mapping[str, float] = {}
 
 
 class Feed:
-    """Reads a session. All methods wait for the sources, so they are called in a thread of their own.
+    """Reads a session. All methods but :meth:`waiting` wait for the sources, so they are called in a thread.
 
     Args:
         session: A started session.
-        processes: Reads the processes.
+        processes: Reads the processes; None if they are not of this machine.
     """
 
-    def __init__(self, session: pipeline.Session, processes: ProcessReader | None = None) -> None:
+    def __init__(self, session: pipeline.Session, processes: ProcessReader | None) -> None:
         self._session = session
         self._viewer: Viewer | None = None
-        self._processes = ProcessReader() if processes is None else processes
+        self._processes = processes
+        self._judge = Judge()
+        self._read: float | None = None
+        self._first_energy: dict[str, float] = {}
+
+    def waiting(self) -> list[str]:
+        """Return the sources without a first reading."""
+        return [runner.name for runner in self._session.runners if runner.state is State.STARTING]
 
     def open(self) -> None:
         """Make the first reading."""
@@ -44,4 +67,24 @@ class Feed:
         view = self._viewer.collect()
         devices = figures.devices(view)
         names = {device.id: device.name for device in devices}
-        return Readout(view, devices, holders(self._session, names, self._processes.read))
+        facts: dict[int, Facts] = {}
+
+        def read(pids: Iterable[int]) -> Mapping[int, Facts]:
+            facts.update(self._processes.everything(pids) if self._processes else {})
+            return facts
+
+        used = holders(self._session, names, read)
+        verdicts = self._verdicts(view) if devices else {}
+        return Readout(view, devices, [*used, *others(facts, used)], verdicts, self._energy(view))
+
+    def _verdicts(self, view: View) -> Mapping[str, Verdict]:
+        now = self._session.clock()
+        seconds = now - self._read if self._read is not None else view.window
+        self._read = now
+        observe(self._judge, self._session, view, now, seconds)
+        return self._judge.verdicts()
+
+    def _energy(self, view: View) -> Mapping[str, float]:
+        joules = {str(each[c.HW_ID]): float(value) for value, each in view.points(c.HW_ENERGY)}
+        self._first_energy = {device: self._first_energy.get(device, value) for device, value in joules.items()}
+        return {device: value - self._first_energy[device] for device, value in joules.items()}

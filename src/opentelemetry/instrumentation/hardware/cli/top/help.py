@@ -7,7 +7,11 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import BAD, DIM, STRO
 KEYS = (
     ("q", "quit"),
     ("?", "help"),
+    ("enter", "open"),
     ("tab", "panel"),
+    ("/", "filter"),
+    ("t", "tree"),
+    ("k", "kill"),
     ("s", "sort"),
     ("r", "reverse"),
     ("z", "zoom"),
@@ -16,6 +20,12 @@ KEYS = (
 )
 """The keys of the last line."""
 
+_PAGE = (("↑ ↓", "scroll"), ("p", "pause"), ("?", "help"), ("q", "quit"))
+
+DEVICE_KEYS = (("esc", "back"), ("← →", "other device"), *_PAGE)
+PROCESS_KEYS = (("esc", "back"), ("k", "kill"), *_PAGE)
+"""Those on the page of a device and of a process."""
+
 
 def _key(key: str, text: str) -> Line:
     return [(f"  {key:<15}", STRONG), (text, "")]
@@ -23,11 +33,15 @@ def _key(key: str, text: str) -> Line:
 
 HELP_LINES: list[Line] = [
     [("Keys", STRONG)],
+    _key("enter", "the page of a device or a process; also a double click"),
     _key("tab", "next panel; shift+tab the one before"),
-    _key("↑ ↓ PgUp PgDn", "scroll the panel; also j, k, Home, End and the wheel"),
+    _key("↑ ↓ PgUp PgDn", "select a row or scroll; also Home, End and the wheel"),
+    _key("/", "only processes with a text; esc shows all again"),
+    _key("t", "processes as a tree"),
+    _key("k", "send a signal to a process, after a question"),
     _key("s", "sort by the next column; or click on a title"),
     _key("r", "reverse the order"),
-    _key("z  enter", "enlarge the panel, and back"),
+    _key("z", "enlarge the panel, and back"),
     _key("p  space", "pause"),
     _key("+  -", "read more or less often"),
     _key("m", "metrics that are missing, and why"),

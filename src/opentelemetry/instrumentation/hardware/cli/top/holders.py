@@ -1,24 +1,22 @@
-"""The processes that use accelerators, with their users and commands."""
+"""The processes that use accelerators, and the others of the host."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, Holder
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.cli.top.processes import Facts
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 
 class Process(NamedTuple):
-    """A process that uses a device. None and "" are unknown.
+    """A process, on a device or on none. None and "" are unknown.
 
     Attributes:
-        device: The name of the device.
+        device: The name of the device; "" without one.
         pid: Its PID.
         user: Its user.
         command: Its command line.
@@ -26,6 +24,8 @@ class Process(NamedTuple):
         cpu: CPU seconds per second since the previous call.
         memory: Its resident bytes.
         age: Seconds since its start.
+        parent: The PID of its parent.
+        is_known: Whether it is the process with this PID here. In a container, that may be another one.
     """
 
     device: str
@@ -36,16 +36,13 @@ class Process(NamedTuple):
     cpu: float | None
     memory: int | None
     age: float | None
+    parent: int | None = None
+    is_known: bool = True
 
-
-class Facts(NamedTuple):
-    """What ``/proc`` has about a process. None and "" are unknown."""
-
-    user: str = ""
-    command: str = ""
-    cpu: float | None = None
-    memory: int | None = None
-    age: float | None = None
+    @property
+    def key(self) -> tuple[str, int]:
+        """What distinguishes it from others."""
+        return self.device, self.pid
 
 
 def holders(
@@ -56,62 +53,32 @@ def holders(
     Args:
         session: The session.
         names: The names of the devices by ``hw.id``.
-        read: Returns the facts of processes by PID; see :class:`ProcessReader`.
+        read: Returns the facts of processes by PID.
     """
     found: list[Holder] = []
     for runner in session.runners:
         if isinstance(runner.source, AcceleratorSource):
             found += runner.source.holders
     facts = read({holder.pid for holder in found if holder.is_known})
-    unknown = Facts()
-    processes = []
-    for holder in found:
-        known = facts.get(holder.pid, unknown) if holder.is_known else unknown
-        name = names.get(holder.device, holder.device)
-        processes.append(
-            Process(name, holder.pid, known.user, known.command, holder.memory, known.cpu, known.memory, known.age)
+    return [
+        _process(
+            names.get(each.device, each.device), each.pid, each.memory, facts.get(each.pid) if each.is_known else None
         )
-    return processes
+        for each in found
+    ]
 
 
-class ProcessReader:
-    """Reads processes with psutil. To be used in one thread."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, Any] = {}  # of psutil.Process, which is imported on first use
-
-    def read(self, pids: Iterable[int]) -> dict[int, Facts]:
-        """Return the facts of each process that exists. CPU utilization is that since the previous call."""
-        import psutil
-
-        found: dict[int, Facts] = {}
-        known, self._known = self._known, {}
-        for pid in pids:
-            with suppress(psutil.Error):  # it has ended
-                process = known.get(pid)
-                is_new = process is None or not process.is_running()  # another process may have got its PID
-                if is_new:
-                    process = psutil.Process(pid)
-                self._known[pid] = process
-                found[pid] = _facts(process, is_new)
-        return found
+def others(facts: Mapping[int, Facts], known: Iterable[Process]) -> list[Process]:
+    """Return the processes that use no device, without threads of the kernel that are idle."""
+    used = {each.pid for each in known if each.is_known}
+    return [
+        _process("", pid, None, each) for pid, each in facts.items() if pid not in used and (each.memory or each.cpu)
+    ]
 
 
-def _facts(process: Any, is_new: bool) -> Facts:
-    import psutil
-
-    user = command = ""
-    with process.oneshot():
-        with suppress(psutil.AccessDenied):
-            user = process.username()
-        with suppress(psutil.AccessDenied):
-            command = process.name()
-            command = " ".join(process.cmdline()) or command
-        cpu = process.cpu_percent() / 100
-        return Facts(
-            user,
-            redacted(command),
-            None if is_new else cpu,
-            process.memory_info().rss,
-            max(0.0, time.time() - process.create_time()),
-        )
+def _process(device: str, pid: int, memory: int | None, facts: Facts | None) -> Process:
+    is_known = facts is not None
+    facts = facts or Facts()
+    return Process(
+        device, pid, facts.user, facts.command, memory, facts.cpu, facts.memory, facts.age, facts.parent, is_known
+    )

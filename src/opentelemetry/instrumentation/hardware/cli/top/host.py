@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -15,7 +16,10 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     GOOD,
     STRONG,
     WARNING,
+    Column,
+    Layout,
     Line,
+    axis,
     bar,
     column,
     fitted,
@@ -24,6 +28,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     part,
     percent,
     size,
+    whole,
     width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.top.thresholds import BUSY, FULL, FULL_DISK, WAITING, heat
@@ -35,6 +40,12 @@ _FLOW_GRAPH = 3
 
 _TALLEST = 3
 """Lines of the columns of cores."""
+
+_NOTE = 10
+"""The least columns for the note of the first line."""
+
+_AXIS = 5
+"""The lines from which a graph has a time axis."""
 
 
 class Content(NamedTuple):
@@ -60,16 +71,26 @@ def cpu(view: View, history: History, width: int, height: int) -> Content:
     if busy is None:
         return Content([[("no CPU utilization", DIM)]], "CPU")
     style = level(busy, *BUSY)
-    words = [f"{name} {percent(modes.get(mode, 0.0))}" for name, mode in _MODES if modes.get(mode, 0.0) >= 0.005]
-    lines = [_gauge("", busy, width, style, f"{percent(busy):>4}"), [("  ".join(words), DIM)]]
+    words: list[Line] = [
+        [(f"{name} {percent(modes.get(mode, 0.0))}", DIM)] for name, mode in _MODES if modes.get(mode, 0.0) >= 0.005
+    ]
+    lines = [_gauge("", busy, width, style, f"{percent(busy):>4}"), whole(words, width)]
     grid = _core_lines(cores, width, max(1, (height - len(lines)) // 2))
-    space = height - len(lines) - len(grid)
-    lines[2:] = graph(history.of("cpu"), width, space) if space > 0 else []
+    lines += _graph(history, "cpu", width, height - len(lines) - len(grid), "")
     count = figures.total(view, c.SYSTEM_CPU_LOGICAL_COUNT) or len(cores)
     load = figures.total(view, c.SYSTEM_CPU_LOAD_1M)
     return Content(
         [*lines, *grid], f"CPU {count} threads" if count else "CPU", f"load {load:.2f}" if load is not None else ""
     )
+
+
+def _graph(history: History, kind: str, width: int, height: int, style: str) -> list[Line]:
+    """Return a graph of so many lines, with a time axis if there is room; nothing if there is none."""
+    if height < 1:
+        return []
+    if height < _AXIS:
+        return graph(history.of(kind), width, height, style)
+    return [*graph(history.of(kind), width, height - 1, style), axis(history.seconds(width), width)]
 
 
 _MODES = (("user", "user"), ("nice", "nice"), ("system", "system"), ("iowait", "iowait"), ("steal", "steal"))
@@ -117,12 +138,14 @@ def _rows_of(cells: Sequence[Line], per_line: int) -> list[Line]:
 
 
 def _gauge(label: str, share: float | None, width: int, style: str, text: str) -> Line:
+    """Return a word, a bar and a number. Without room, the bar is left out, and then the word."""
+    color = "" if style == GOOD else style
     start = f"{label:<10}" if label else ""
-    return [
-        (start, DIM),
-        *bar(share, max(4, width - len(start) - len(text) - 1), style),
-        (f" {text}", "" if style == GOOD else style),
-    ]
+    room = width - len(start) - len(text) - 1
+    if room >= 4:
+        return [(start, DIM), *bar(share, room, style), (f" {text}", color)]
+    items: list[Line] = [[(text.strip(), color)], *([[(label, DIM)]] if label else [])]
+    return whole(items, width)
 
 
 # -- memory
@@ -137,10 +160,8 @@ def memory(view: View, history: History, width: int, height: int) -> Content:
         )
         for label, amount, whole in _memories(view)
     ]
-    pressures = [*_pressure(view)]
-    space = height - len(lines) - len(pressures)
-    if space > 0:
-        lines += graph(history.of("memory"), width, space, "memory")
+    pressures = [*_pressure(view, width)]
+    lines += _graph(history, "memory", width, height - len(lines) - len(pressures), "memory")
     kills = view.rates.get(Series(c.SYSTEM_MEMORY_OOM_KILLS), 0.0)
     title = f"Memory {percent(ratio(used, limit))}"
     return Content([*lines, *pressures], title, "processes killed: out of memory" if kills else "")
@@ -157,14 +178,13 @@ def _memories(view: View) -> Iterator[tuple[str, Number | None, Number | None]]:
         yield "container", working, limit
 
 
-def _pressure(view: View) -> Iterator[Line]:
-    shares = figures.pressure(view)
-    if shares:
-        line: Line = [("pressure  ", DIM)]
-        for name, (some, _) in shares.items():
-            style = level(some, *WAITING)
-            line += [(f"{name} ", DIM), (percent(some), "" if style == GOOD else style), ("  ", "")]
-        yield line
+def _pressure(view: View, width: int) -> Iterator[Line]:
+    items: list[Line] = []
+    for name, (some, _) in figures.pressure(view).items():
+        style = level(some, *WAITING)
+        items.append([(f"{name} ", DIM), (percent(some), "" if style == GOOD else style)])
+    if items:
+        yield whole([[("pressure", DIM)], *items], width)
 
 
 # -- disks and network
@@ -173,29 +193,41 @@ def _pressure(view: View) -> Iterator[Line]:
 def traffic(view: View, history: History, width: int, height: int) -> Content:
     """Return the rates of disks and network interfaces, with the history of their sums if there is room."""
     flows = {"disk": figures.disks(view), "network": figures.networks(view)}
-    name = max(8, width - 26)
-    lines: list[Line] = [[(f"{'':{name}} {'READ/IN':>9} {'WRITE/OUT':>9} BUSY", DIM)]] if any(flows.values()) else []
-    lines += [_flow(flow, name) for each in flows.values() for flow in each]
+    rows = [flow for each in flows.values() for flow in each]
+    layout = Layout(_flow_columns(rows), width)
+    lines: list[Line] = [layout.heading("-", False), *map(layout.row, rows)] if rows else []
     shown = [kind for kind, each in flows.items() if each]
     tall = (height - len(lines)) // len(shown) if shown else 0
     for kind in shown if tall >= _FLOW_GRAPH else ():
         values = history.of(kind)[-2 * width :]
         highest = max((value for value in values if value is not None), default=0.0)
-        lines.append([(f"{kind} ", DIM), (f"highest {size(highest)}/s", DIM)])
-        lines += graph([value and value / highest for value in values], width, tall - 1, kind)
+        lines.append(whole([[(kind, DIM)], [(f"highest {size(highest)}/s", DIM)]], width))
+        space = tall - 1 - (1 if kind == shown[-1] and tall > _AXIS else 0)
+        lines += graph([value and value / highest for value in values], width, space, kind)
+        if space < tall - 1:
+            lines.append(axis(history.seconds(width), width))
     return Content(lines or [[("none", DIM)]], "Disks and network")
 
 
-def _flow(flow: Flow, width: int) -> Line:
-    line: Line = [*fitted([(flow.name, STRONG)], width), (" ", "")]
-    for rate in (flow.inward, flow.outward):
-        line.append((f"{size(rate) + '/s':>9} ", DIM if rate < 1 else ""))
+def _rate(rate: float) -> Line:
+    return [(f"{size(rate)}/s", DIM if rate < 1 else "")]
+
+
+def _busy(flow: Flow, _: int) -> Line:
     if flow.busy is not None:
         style = level(flow.busy, *BUSY)
-        line.append((f"{percent(flow.busy):>4}", "" if style == GOOD else style))
-    elif flow.troubles >= 0.5:
-        line.append((f"{flow.troubles:.0f}err"[:4].rjust(4), WARNING))
-    return line
+        return [(percent(flow.busy), "" if style == GOOD else style)]
+    return [(f"{flow.troubles:.0f}err", WARNING)] if flow.troubles >= 0.5 else []
+
+
+def _flow_columns(flows: Sequence[Flow]) -> list[Column[Flow]]:
+    busy = max((width_of(_busy(flow, 0)) for flow in flows), default=4)
+    return [
+        Column("", 5, lambda flow, _: [(flow.name, STRONG)], str, 1),
+        Column("READ/IN", 8, lambda flow, _: _rate(flow.inward), str, rank=1, right=True),
+        Column("WRITE/OUT", 9, lambda flow, _: _rate(flow.outward), str, rank=2, right=True),
+        Column("BUSY", max(busy, 4), _busy, str, rank=3, right=True),
+    ]
 
 
 # -- file systems and sensors
@@ -205,7 +237,8 @@ def storage(view: View, width: int) -> Content:
     """Return the file systems and the temperatures of the host."""
     spaces = sorted(figures.filesystems(view), key=_fullness, reverse=True)
     sensors = sorted(figures.sensors(view), key=lambda sensor: sensor.value, reverse=True)
-    lines = [_space(space, width) for space in spaces]
+    layout = Layout(_space_columns(spaces), width)
+    lines = [layout.row(space) for space in spaces]
     if sensors:
         lines.append([("TEMPERATURES", DIM)])
         per_line = max(1, (width + 2) // 26)
@@ -217,16 +250,24 @@ def _fullness(space: Space) -> float:
     return ratio(space.used, space.total) or 0.0
 
 
-def _space(space: Space, width: int) -> Line:
-    share = ratio(space.used, space.total)
-    style = level(share or 0.0, *FULL_DISK)
-    name = max(8, width // 3)
-    text = f"{part(space.used, space.total):>11} {percent(share):>4}"
+def _space_style(space: Space) -> str:
+    style = level(_fullness(space), *FULL_DISK)
+    return "" if style == GOOD else style
+
+
+def _space_columns(spaces: Sequence[Space]) -> list[Column[Space]]:
+    used = max((len(part(space.used, space.total)) for space in spaces), default=0)
+
+    def gauge(space: Space, width: int) -> Line:
+        return bar(_fullness(space), width, level(_fullness(space), *FULL_DISK))
+
     return [
-        *fitted([(space.mountpoint, STRONG)], name),
-        (" ", ""),
-        *bar(share, max(4, width - name - len(text) - 2), style),
-        (f" {text}", "" if style == GOOD else style),
+        Column("", 5, lambda space, _: [(space.mountpoint, STRONG)], str, 1),
+        Column("", 4, gauge, str, 1, rank=3),
+        Column(
+            "", used, lambda space, _: [(part(space.used, space.total), _space_style(space))], str, rank=2, right=True
+        ),
+        Column("", 4, lambda space, _: [(percent(_fullness(space)), _space_style(space))], str, rank=1, right=True),
     ]
 
 
@@ -238,13 +279,15 @@ def _sensor(sensor: Sensor, width: int) -> Line:
 
 
 def header(host: str, view: View | None, note: str, clock: str, width: int) -> Line:
-    """Return the first line of the screen."""
+    """Return the first line of the screen. What has no room is left out: first the uptime, then words of the note."""
     uptime = figures.total(view, c.SYSTEM_UPTIME) if view else None
-    name: Line = [(" otel-hardware ", "brand"), (f" {host}  ", STRONG)]
-    age: Line = [] if uptime is None else [(f"up {duration(uptime)}  ", DIM)]
+    name = whole([[(" otel-hardware ", "brand")], [(host, STRONG)]], width, " ")
     time: Line = [(f"  {clock} ", "")]
     space = width - width_of(name) - width_of(time)
-    if len(note) + width_of(age) > space:  # what is exported is more important
+    if space < 0:
+        return fitted(name, width)
+    age: Line = [] if uptime is None else [(f"  up {duration(uptime)}", DIM)]
+    if len(note) + width_of(age) + 2 > space:  # what is exported is more important
         age = []
-    middle = fitted([(note, DIM)], max(0, space - width_of(age)), right=True)
-    return [*name, *age, *middle, *time]
+    text = shorten(note, space - width_of(age) - 2, placeholder=" …") if space > _NOTE else ""
+    return [*name, *age, *fitted([(text, DIM)], max(0, space - width_of(age)), right=True), *time]

@@ -37,6 +37,30 @@ def width_of(line: Line) -> int:
     return sum(len(text) for text, _ in line)
 
 
+def whole(items: Sequence[Line], width: int, gap: str = "  ") -> Line:
+    """Return those of the first items that have room, side by side. A number is never cut."""
+    line: Line = []
+    for item in items:
+        start: Line = [(gap, "")] if line else []
+        if width_of(line) + width_of(start) + width_of(item) > width:
+            break
+        line += [*start, *item]
+    return line
+
+
+def flowed(items: Sequence[Line], width: int) -> list[Line]:
+    """Return the items in as many lines as they need, without those that are wider."""
+    lines: list[Line] = []
+    for item in items:
+        if width_of(item) > width:
+            continue
+        if lines and width_of(lines[-1]) + 2 + width_of(item) <= width:
+            lines[-1] += [("  ", ""), *item]
+        else:
+            lines.append([*item])
+    return lines
+
+
 def fitted(line: Line, width: int, right: bool = False) -> Line:
     """Return a line of exactly this width."""
     missing = width - width_of(line)
@@ -82,6 +106,27 @@ def graph(values: Sequence[float | None], width: int, height: int, style: str = 
         name = style or f"level{round((_GRADIENT - 1) * (height - 1 - row) / max(height - 1, 1))}"
         lines.append([("".join(cells), name)])
     return lines
+
+
+def axis(seconds: float, width: int) -> Line:
+    """Return the time axis of a graph that covers so many seconds, with now at the right."""
+    if not seconds or width < _TICK:
+        return []
+    step = next((each for each in _STEPS if each * width / seconds >= _TICK), _STEPS[-1])
+    text = f"{'now':>{width}}"
+    for time in range(step, int(seconds) + 1, step):
+        label = f"-{time // 3600}h" if not time % 3600 else f"-{time // 60}m" if not time % 60 else f"-{time}s"
+        at = round(width * (1 - time / seconds))
+        if not text[at : at + len(label) + 1].strip():
+            text = text[:at] + label + text[at + len(label) :]
+    return [(text, DIM)]
+
+
+_TICK = 10
+"""The least columns between two marks of a time axis."""
+
+_STEPS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
+"""Seconds between two marks."""
 
 
 def spark(values: Sequence[float | None], width: int, style: str) -> Line:

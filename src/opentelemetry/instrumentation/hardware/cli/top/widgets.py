@@ -1,56 +1,36 @@
-"""The panels of the screen, which are drawn again where they changed, and its colours."""
+"""The panels of the screen, which are drawn again where they changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from rich.segment import Segment
-from rich.style import Style
 from textual import events
 from textual import message as messages
-from textual.app import ComposeResult
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
-from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from opentelemetry.instrumentation.hardware.cli.top.shapes import (
-    WARNING,
-    Layout,
-    Line,
-)
+from opentelemetry.instrumentation.hardware.cli.top.shapes import WARNING, Layout, Line
+from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES, Palette
 from opentelemetry.instrumentation.hardware.redaction import printable
 
-BACKGROUND = "#121212"
 
-_STYLES = {
-    "": Style.parse(f"#c6c6c6 on {BACKGROUND}"),
-    "dim": Style.parse(f"#808080 on {BACKGROUND}"),
-    "strong": Style.parse(f"bold #eeeeee on {BACKGROUND}"),
-    "brand": Style.parse("bold #121212 on #87d7af"),
-    "track": Style.parse(f"#3a3a3a on {BACKGROUND}"),
-    "good": Style.parse(f"#5fd787 on {BACKGROUND}"),
-    "warning": Style.parse(f"#ffd75f on {BACKGROUND}"),
-    "bad": Style.parse(f"bold #ff5f5f on {BACKGROUND}"),
-    "busy": Style.parse(f"#5fd7d7 on {BACKGROUND}"),
-    "memory": Style.parse(f"#af87ff on {BACKGROUND}"),
-    "disk": Style.parse(f"#d7af5f on {BACKGROUND}"),
-    "network": Style.parse(f"#5fafff on {BACKGROUND}"),
-    "key": Style.parse(f"bold #87d7af on {BACKGROUND}"),
-} | {
-    f"level{at}": Style.parse(f"{color} on {BACKGROUND}")
-    for at, color in enumerate(("#5fd787", "#87d787", "#afd787", "#d7d787", "#ffd75f", "#ffaf5f", "#ff875f", "#ff5f5f"))
-}
-"""Colours of the 256 that every terminal has, so that nothing changes without true colour."""
+class Themed(App[None]):
+    """An application with a palette."""
+
+    palette: Palette = THEMES["dark"]
 
 
-def strip_of(line: Line, width: int) -> Strip:
+def strip_of(line: Line, width: int, palette: Palette, is_selected: bool = False) -> Strip:
     """Return a line of exactly this width."""
-    segments = [Segment(printable(text), _STYLES[style]) for text, style in line if text]
-    return Strip(segments).adjust_cell_length(width, _STYLES[""])
+    styles = palette.selected if is_selected else palette.styles
+    segments = [Segment(printable(text), styles[style]) for text, style in line if text]
+    return Strip(segments).adjust_cell_length(width, styles[""])
 
 
 class Drawn(NamedTuple):
@@ -61,6 +41,7 @@ class Drawn(NamedTuple):
         title, note: Its title, and what stands beside it.
         fixed: The number of first lines that do not scroll.
         layout: The columns of a table.
+        keys: What the lines after the fixed ones are of, in a table.
     """
 
     lines: Sequence[Line]
@@ -68,6 +49,7 @@ class Drawn(NamedTuple):
     note: str = ""
     fixed: int = 0
     layout: Layout[Any] | None = None
+    keys: Sequence[Hashable] = ()
 
 
 Draw = Callable[[int, int], Drawn]
@@ -75,11 +57,19 @@ Draw = Callable[[int, int], Drawn]
 
 
 class Panel(ScrollView, can_focus=True):
-    """Lines in a frame. Only those that changed are drawn again."""
+    """Lines in a frame, of which one can be selected if they are a table. Only lines that changed are drawn again.
+
+    Attributes:
+        selected: The key of the selected line; None if there is none.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "scroll_down", show=False),
-        Binding("k", "scroll_up", show=False),
+        Binding("up", "move(-1)", show=False),
+        Binding("down", "move(1)", show=False),
+        Binding("home", "move(-1000000)", show=False),
+        Binding("end", "move(1000000)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("pagedown", "page(1)", show=False),
     ]
 
     class Sorted(messages.Message):
@@ -90,10 +80,19 @@ class Panel(ScrollView, can_focus=True):
             self.panel = panel
             self.column = column
 
+    class Opened(messages.Message):
+        """A row was clicked twice."""
+
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
         self._draw: Draw = lambda width, height: Drawn((), "")
         self._drawn = Drawn((), "")
+        self._line = -1  # the selected one
+        self.selected: Hashable = None
+
+    @property
+    def _palette(self) -> Palette:
+        return self.app.palette if isinstance(self.app, Themed) else THEMES["dark"]
 
     def show(self, draw: Draw) -> None:
         """Show this from now on."""
@@ -105,12 +104,13 @@ class Panel(ScrollView, can_focus=True):
         width, height = self.size
         if width < 1 or height < 1:
             return
-        before = self._drawn
+        before, line = self._drawn, self._line
         try:
             drawn = self._draw(width, height)
         except Exception as error:  # the other panels continue
             drawn = Drawn([[(f"{type(error).__name__}: {error}", WARNING)]], before.title)
         self._drawn = drawn
+        self._line = self._find()
         if len(before.lines) != len(drawn.lines) or self.virtual_size.width != width:
             self.virtual_size = Size(width, len(drawn.lines))
             self.refresh()
@@ -118,20 +118,28 @@ class Panel(ScrollView, can_focus=True):
             top = round(self.scroll_y)
             for at, (old, new) in enumerate(zip(before.lines, drawn.lines)):
                 y = at if at < drawn.fixed else at - top
-                if old != new and (at < drawn.fixed or drawn.fixed <= y < height):
+                is_other = old != new or (line != self._line and at in (line, self._line))
+                if is_other and (at < drawn.fixed or drawn.fixed <= y < height):
                     self.refresh(Region(0, y, width, 1))
         self._label()
 
+    def _find(self) -> int:
+        """Return the line of the selected key; -1 without one."""
+        keys = self._drawn.keys
+        return self._drawn.fixed + keys.index(self.selected) if self.selected in keys else -1
+
     def _label(self) -> None:
-        """Write the frame, if it changed."""
+        """Write the frame, if it changed. Parts of the title that have no room are left out."""
         drawn, visible = self._drawn, self.size.height - self._drawn.fixed
         rows = len(drawn.lines) - drawn.fixed
         first = round(self.scroll_y)
         scrolled = f"{first + 1}-{min(first + visible, rows)} of {rows}" if rows > visible > 0 else ""
-        for name, text in (
-            ("border_title", printable(" · ".join(filter(None, (drawn.title, drawn.note))))),
-            ("border_subtitle", scrolled),
-        ):
+        title = ""
+        for each in " · ".join(filter(None, (printable(drawn.title), printable(drawn.note)))).split(" · "):
+            if title and len(title) + 3 + len(each) > self.size.width - 2:
+                break
+            title += f" · {each}" if title else each
+        for name, text in (("border_title", title), ("border_subtitle", scrolled)):
             if getattr(self, name) != text:
                 setattr(self, name, text)
 
@@ -145,19 +153,65 @@ class Panel(ScrollView, can_focus=True):
         self.redraw()
         self.refresh()
 
+    def on_focus(self) -> None:
+        """Select a row, and show it."""
+        keys = self._drawn.keys
+        if keys and self.selected not in keys:
+            self.selected = keys[0]
+        self._line = self._find()
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """Hide which row is selected."""
+        self.refresh()
+
     def render_line(self, y: int) -> Strip:
         """Return a line of the screen."""
         drawn = self._drawn
         at = y if y < drawn.fixed else y + round(self.scroll_y)
-        return strip_of(drawn.lines[at] if at < len(drawn.lines) else [], self.size.width)
+        line = drawn.lines[at] if at < len(drawn.lines) else []
+        return strip_of(line, self.size.width, self._palette, at == self._line and self.has_focus)
+
+    # -- keys and mouse
+
+    def action_move(self, lines: int) -> None:
+        """Select a row some lines further, or scroll where no row can be selected."""
+        keys = self._drawn.keys
+        if not keys:
+            self.scroll_to(y=self.scroll_y + lines, animate=False)
+            return
+        at = keys.index(self.selected) + lines if self.selected in keys else 0
+        self.select(keys[min(max(at, 0), len(keys) - 1)])
+
+    def action_page(self, pages: int) -> None:
+        """Go on by the lines that are visible."""
+        self.action_move(pages * max(1, self.size.height - self._drawn.fixed - 1))
+
+    def select(self, key: Hashable) -> None:
+        """Select a row, and scroll to it."""
+        self.selected = key
+        self.redraw()
+        at, visible = self._line - self._drawn.fixed, self.size.height - self._drawn.fixed
+        top = round(self.scroll_y)
+        if at >= 0 and not top <= at < top + visible:
+            self.scroll_to(y=at if at < top else at - visible + 1, animate=False)
 
     def on_click(self, event: events.Click) -> None:
-        """Sort by the column of a title."""
+        """Sort by the column of a title, or select a row. A second click opens it."""
         offset = event.get_content_offset(self)
-        if offset is not None and self._drawn.layout is not None and offset.y == 0:
-            column = self._drawn.layout.column_at(offset.x)
+        drawn = self._drawn
+        if offset is None or drawn.layout is None:
+            return
+        if offset.y == 0:
+            column = drawn.layout.column_at(offset.x)
             if column is not None:
                 self.post_message(self.Sorted(self.id or "", column.title))
+            return
+        at = offset.y + round(self.scroll_y) - drawn.fixed
+        if 0 <= at < len(drawn.keys):
+            self.select(drawn.keys[at])
+            if event.chain == 2:
+                self.post_message(self.Opened())
 
 
 class Bar(Widget):
@@ -175,31 +229,5 @@ class Bar(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Return the line."""
-        return strip_of(self._line, self.size.width)
-
-
-class Message(ModalScreen[None]):
-    """Lines over the view, until a key is pressed."""
-
-    def __init__(self, lines: Sequence[Line], title: str) -> None:
-        super().__init__()
-        self._lines = lines
-        self._title = title
-
-    def compose(self) -> ComposeResult:
-        """Make the panel."""
-        panel = Panel("message")
-        panel.styles.height = len(self._lines) + 2
-        yield panel
-
-    def on_mount(self) -> None:
-        """Show the lines."""
-        panel = self.query_one(Panel)
-        panel.show(lambda width, height: Drawn(self._lines, self._title, "esc closes"))
-        panel.focus()
-
-    async def on_key(self, event: events.Key) -> None:
-        """Close, unless the key scrolls."""
-        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k"):
-            event.stop()
-            self.dismiss()
+        palette = self.app.palette if isinstance(self.app, Themed) else THEMES["dark"]
+        return strip_of(self._line, self.size.width, palette)

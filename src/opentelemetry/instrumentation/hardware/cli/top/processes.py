@@ -1,0 +1,86 @@
+"""The processes of the host, by psutil."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from opentelemetry.instrumentation.hardware.redaction import redacted
+
+_COST = 0.01
+"""The share of a CPU for reading all processes. On a crowded host they are read less often."""
+
+_FRESH = 24
+"""Processes with the most CPU time that are read every time."""
+
+
+class Facts(NamedTuple):
+    """What is known about a process. None and "" are unknown."""
+
+    user: str = ""
+    command: str = ""
+    cpu: float | None = None
+    memory: int | None = None
+    age: float | None = None
+    parent: int | None = None
+
+
+class ProcessReader:
+    """Reads processes with psutil. To be used in one thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Any, str, str, str]] = {}  # the psutil.Process, its name, user and command
+        self._facts: dict[int, Facts] = {}
+        self._due = 0.0
+
+    def everything(self, wanted: Iterable[int]) -> dict[int, Facts]:
+        """Return the facts of all processes. Some wanted ones and those that use most CPU are read every time."""
+        import psutil
+
+        now = time.monotonic()
+        if now >= self._due:
+            start = time.thread_time()
+            self._facts = self.read(psutil.pids())
+            self._known = {pid: known for pid, known in self._known.items() if pid in self._facts}
+            self._due = now + (time.thread_time() - start) / _COST
+        else:
+            busy = sorted(self._facts, key=lambda pid: -(self._facts[pid].cpu or 0.0))[:_FRESH]
+            pids = {*wanted, *busy}
+            found = self.read(pids)
+            self._facts = {pid: each for pid, each in self._facts.items() if pid not in pids} | found
+        return self._facts
+
+    def read(self, pids: Iterable[int]) -> dict[int, Facts]:
+        """Return the facts of each process that exists. CPU utilization is that since its previous reading."""
+        import psutil
+
+        found: dict[int, Facts] = {}
+        for pid in pids:
+            with suppress(psutil.Error):  # it has ended
+                found[pid] = self._read(pid)
+        return found
+
+    def _read(self, pid: int) -> Facts:
+        import psutil
+
+        process, name, user, command = self._known.get(pid, (None, "", "", ""))
+        is_new = process is None or not process.is_running()  # another process may have got its PID
+        if is_new:
+            process = psutil.Process(pid)
+        cpu = memory = None
+        with process.oneshot():
+            if is_new or process.name() != name:  # it has executed another program
+                name = process.name()
+                with suppress(psutil.AccessDenied):
+                    user = process.username()
+                command = name
+                with suppress(psutil.AccessDenied):
+                    command = redacted(" ".join(process.cmdline()) or name)
+                self._known[pid] = process, name, user, command
+            with suppress(psutil.AccessDenied):  # of other users, on macOS
+                cpu = process.cpu_percent() / 100
+                memory = process.memory_info().rss
+            age = max(0.0, time.time() - process.create_time())
+            return Facts(user, command, None if is_new else cpu, memory, age, process.ppid())
