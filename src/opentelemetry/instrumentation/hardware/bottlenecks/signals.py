@@ -115,24 +115,34 @@ class _Source:
     def __init__(self, points: Points, rates: Mapping[Series, float]) -> None:
         self._points = points
         self._rates = rates
+        self._by_device: dict[Metric, dict[object, list[tuple[Number, Attributes]]]] = {}
+
+    def _matching(self, metric: Metric, wanted: Attributes) -> Iterator[tuple[Number, Attributes]]:
+        """Yield the series with these attributes. Those of a device are looked up: many devices have many series."""
+        if c.HW_ID not in wanted:
+            yield from (point for point in self._points(metric) if wanted.items() <= point[1].items())
+            return
+        if metric not in self._by_device:
+            by_device: dict[object, list[tuple[Number, Attributes]]] = {}
+            for point in self._points(metric):
+                by_device.setdefault(point[1].get(c.HW_ID), []).append(point)
+            self._by_device[metric] = by_device
+        of_device = self._by_device[metric].get(wanted[c.HW_ID], ())
+        yield from (point for point in of_device if wanted.items() <= point[1].items())
 
     def gauge(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the sum of the series with these attributes; None without one."""
-        values = [value for value, attributes in self._points(metric) if wanted.items() <= attributes.items()]
+        values = [value for value, _ in self._matching(metric, wanted)]
         return sum(values) if values else None
 
     def mean(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the mean of the series with these attributes, such as of all CPUs; None without one."""
-        values = [value for value, attributes in self._points(metric) if wanted.items() <= attributes.items()]
+        values = [value for value, _ in self._matching(metric, wanted)]
         return sum(values) / len(values) if values else None
 
     def rate(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the increase per second of the series with these attributes; None without one."""
-        rates = [
-            self._rates.get(Series(metric, attributes), 0.0)
-            for _, attributes in self._points(metric)
-            if wanted.items() <= attributes.items()
-        ]
+        rates = [self._rates.get(Series(metric, attributes), 0.0) for _, attributes in self._matching(metric, wanted)]
         return sum(rates) if rates else None
 
 
