@@ -207,7 +207,7 @@ def test_rejection_of_all_values_is_a_failed_export(protocol: str, stack: ExitSt
     (exports,) = program.exports
     assert program.said == ["URL rejects values: it gives no reason"]
     assert (exports.arrived, exports.failed) == (0, 1)
-    assert exports.summary == "nothing arrived at URL: 1 export failed: all values were rejected"
+    assert exports.summary == "no metrics were delivered to URL: 1 export failed: all values were rejected"
 
 
 @pytest.mark.parametrize("protocol", [GRPC, HTTP])
@@ -245,11 +245,11 @@ def test_nothing_is_printed_after_the_end() -> None:
         stack.callback(provider.shutdown)
         provider.get_meter("test").create_counter("counter").add(1)
         (exports,) = stack.enter_context(watched(provider, "URL", said.append))
-        assert exports.summary == "nothing arrived at URL"
+        assert exports.summary == "no metrics were delivered to URL"
         exports.end()
         provider.force_flush(60_000)
     assert (exports.failed, said) == (1, [])
-    assert exports.summary == "nothing arrived at URL: 1 export failed: HTTP 400 Bad Request"
+    assert exports.summary == "no metrics were delivered to URL: 1 export failed: HTTP 400 Bad Request"
 
 
 def test_export_that_ends_after_the_block_logs_nothing(stack: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
@@ -294,7 +294,7 @@ def test_rejected_export_is_one_sentence_and_a_count(
     (exports,) = program.exports
     assert (exports.arrived, exports.failed) == (0, 2)
     reason = sentence.partition(";")[0]
-    assert exports.summary.startswith(f"nothing arrived at URL: 2 exports failed: {reason}")
+    assert exports.summary.startswith(f"no metrics were delivered to URL: 2 exports failed: {reason}")
     assert exports.status.startswith(f"exports fail: {reason}")
 
 
@@ -477,7 +477,7 @@ def failed(stack: ExitStack, protocol: str, url: str) -> str:
     assert len(program.said) == 1, program.said
     (sentence,) = program.said
     assert program.exports[0].arrived == 0
-    assert program.exports[0].summary.startswith("nothing arrived at URL: 1 export failed: ")
+    assert program.exports[0].summary.startswith("no metrics were delivered to URL: 1 export failed: ")
     return sentence.removeprefix("exports to URL fail: ")
 
 

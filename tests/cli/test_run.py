@@ -206,7 +206,8 @@ def test_without_terminal_a_sentence_is_printed_once_and_the_exit_status_is_1(no
     first, second, last = answer.stderr.splitlines()
     assert NO_COLLECTOR.fullmatch(first)
     assert "every 0.1 s to http://localhost:4317 (grpc)" in second
-    assert re.match(r"otel-hardware: nothing arrived at http://localhost:4317: (\d+ exports? failed: )?\w+", last)
+    start = "otel-hardware: no metrics were delivered to http://localhost:4317: "
+    assert re.match(start + r"(\d+ exports? failed: )?\w+", last)
 
 
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
@@ -248,7 +249,7 @@ def test_live_view_shows_the_state_of_export(no_collector: list[str]) -> None:
         text = _all(ours, shown)
         assert agent.wait(PATIENCE) == 1, text
     _, _, after = text.rpartition("\x1b[?1049l")
-    assert "nothing arrived at http://localhost:4317" in " ".join(after.split())
+    assert "no metrics were delivered to http://localhost:4317" in " ".join(after.split())
 
 
 def test_console_flag_shows_a_table_beside_the_export(sink: Sink) -> None:
@@ -270,14 +271,14 @@ def test_refused_export_is_one_sentence_and_a_count(refusing: str, protocol: str
     first, _, last = answer.stderr.splitlines()
     assert first.startswith(f"otel-hardware: cannot connect to {refusing}")
     assert first.endswith(" (connection refused); waiting for a Collector")
-    assert re.search(r"nothing arrived at .*: connection refused$", last)
+    assert re.search(r"no metrics were delivered to .*: connection refused$", last)
 
 
 def test_exit_status_of_the_program_is_kept_if_nothing_arrives(refusing: str) -> None:
     for status in (0, 5):
         answer = run(python(f"raise SystemExit({status})"), {"OTEL_EXPORTER_OTLP_ENDPOINT": refusing})
         assert answer.returncode == status
-        assert "otel-hardware: nothing arrived at " in answer.stderr
+        assert "otel-hardware: no metrics were delivered to " in answer.stderr
 
 
 def test_agent_of_a_process_exits_with_1_if_nothing_arrives(refusing: str) -> None:
@@ -291,7 +292,7 @@ def test_agent_of_a_process_exits_with_1_if_nothing_arrives(refusing: str) -> No
         program.communicate("\n", timeout=PATIENCE)
         _, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 1
-    assert "nothing arrived" in err
+    assert "no metrics were delivered" in err
 
 
 def test_prometheus_has_no_export_interval() -> None:
@@ -384,7 +385,7 @@ def test_last_export_that_raises_is_one_message(
 
 
 def test_limit_of_last_export_is_the_one_in_the_help() -> None:
-    (promised,) = re.findall(r"exported within (\d+) seconds", DETAILS.replace("\n", " "))
+    (promised,) = re.findall(r"take up to (\d+) seconds", DETAILS.replace("\n", " "))
     assert int(promised) == reporting._LAST_EXPORT
     assert int(promised) >= reporting._LAST_EXPORT_WITHOUT_CONNECTION
 

@@ -157,7 +157,7 @@ def test_past_waits_for_a_collector() -> None:
     flags = ["--simulate", "T4", "--backfill", "1m", "--interval", "15", "--duration", "0"]
     answer = run([*CONSOLE, *flags], {**endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
     assert answer.returncode == 1
-    assert "nothing arrived at http://127.0.0.1:9/v1/metrics: 1 export failed" in answer.stderr
+    assert "no metrics were delivered to http://127.0.0.1:9/v1/metrics: 1 export failed" in answer.stderr
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class Config:
         choice("process", "agent"),
         "process",
         "Where the sources are read. agent: in a child process, so that a driver that hangs or crashes cannot affect "
-        "this one (Linux). It exports as the environment variables specify, and also reports this process.",
+        "this one (Linux). It uses the same OTEL_* export settings, and also reports this process.",
     )
     exit_timeout: float | None = setting(
         number("a number of seconds from 0 to 60, such as 1 or 0.5", 0, 60),

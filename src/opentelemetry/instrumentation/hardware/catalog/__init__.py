@@ -35,7 +35,7 @@ DETAILS: Final[Mapping[str, str]] = {
     "connections": "network connections by state",
     "devices": "partitions, loop devices, loopback and other disks and interfaces that are not hardware; do not add up",
     "processes": "processes by state",
-    "gpu": "each NVLink, pipe and kind of link error of a GPU, its BAR1 and its power at an instant",
+    "gpu": "per-NVLink traffic, per-pipe activity, per-type link errors, BAR1 memory and instantaneous power",
     "sensors": "all temperature, fan, voltage and power sensors of the host",
     "spans": "the energy of spans by operation",
     "bottlenecks": "what holds each GPU back",

@@ -22,7 +22,7 @@ _DESCRIPTION = """\
 Hardware telemetry for OpenTelemetry: GPUs, the host, its file systems, containers and processes.
 
 first steps:
-  otel-hardware doctor                  what was found, and whether export would work
+  otel-hardware doctor                  detected hardware and export check
   otel-hardware snapshot                all values now, as a table
   otel-hardware run                     export them over OTLP until Ctrl-C
   otel-hardware run -- python train.py  start a program and export what it uses

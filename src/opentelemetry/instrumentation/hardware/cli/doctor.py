@@ -35,7 +35,7 @@ it sends an empty request. Run it with the environment and the Python of the pro
 examples:
   otel-hardware doctor
   otel-hardware doctor --format json > before.json
-  otel-hardware doctor --compare before.json         what was reported then, and is not now
+  otel-hardware doctor --compare before.json         metrics reported then but missing now
 
 In JSON, the state of a finding is ok, note, wrong, absent (not on this machine), off (turned off by a setting) or
 default (a setting that is not set).

@@ -94,7 +94,7 @@ class Exports:
         count = f"{failed} export{'s' if failed > 1 else ''} failed" if failed else ""
         found = []
         if not self.arrived:
-            found.append(": ".join(filter(None, (f"nothing arrived at {self.name}", count, str(reason)))))
+            found.append(": ".join(filter(None, (f"no metrics were delivered to {self.name}", count, str(reason)))))
         elif failed:
             found.append(f"{failed} of {failed + self.arrived} exports to {self.name} failed: {reason}")
         if self.rejected:

@@ -123,7 +123,7 @@ class _Gpu(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.usage = "otel-hardware free [N] [flags]"
-    parser.add_argument("count", metavar="N", nargs="?", type=_count, default=1, help="how many; default: 1")
+    parser.add_argument("count", metavar="N", nargs="?", type=_count, default=1, help="number of GPUs; default: 1")
     parser.add_argument(
         "--max-memory",
         metavar="SIZE",
@@ -131,9 +131,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=_DEFAULT,
         help="memory that may be in use, such as 500MiB or 5%%; default: 5%% and at most 1GiB",
     )
-    text = "utilization that is still idle; default: 5"
+    text = "maximum utilization in percent; default: 5"
     parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)
-    text = "processes that may compute on it; default: 0"
+    text = "maximum number of compute processes; default: 0"
     parser.add_argument("--max-processes", metavar="N", type=_processes, default=0, help=text)
     text = "default: nvidia if its driver is present, else amd"
     parser.add_argument("--vendor", choices=[*_VENDORS], help=text)

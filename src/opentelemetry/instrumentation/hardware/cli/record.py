@@ -1,4 +1,4 @@
-"""``otel-hardware record``: records what the drivers of a source return, for tests and bug reports."""
+"""``otel-hardware record``: captures raw driver output, for tests and bug reports."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNRELATED = ("sources", "sample_interval", "counter_origin")
 """Settings that do not affect a source."""
 
 
-HELP = "record what the drivers of a source return on this machine"
+HELP = "capture raw driver output for a bug report"
 
 DESCRIPTION = """\
 Opens one source, reads it several times, and writes every call of its drivers and the result
@@ -35,8 +35,8 @@ Attach such a capture to a report about a wrong or missing value: it becomes a t
 package. 'otel-hardware snapshot --replay FILE' shows it.
 
 Names of this host and of the user, serial numbers, UUIDs, addresses, home folders and command
-lines are replaced. Mounts and names of control groups are not: check them before you publish it,
-and replace words with --hide.
+lines are replaced. Mounts and names of control groups are not: review it before publishing, and
+use --hide to redact words.
 
 examples:
   otel-hardware record host --output host.jsonl

@@ -187,5 +187,5 @@ def note(target: Target, exports: Sequence[Exports]) -> str:
 
 
 def exit_status(exports: Sequence[Exports]) -> int:
-    """Return the exit status: 1 if nothing arrived at an exporter's destination."""
+    """Return the exit status: 1 if no metrics were delivered to an exporter's destination."""
     return int(any(not each.arrived for each in exports))

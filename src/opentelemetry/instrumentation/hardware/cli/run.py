@@ -48,8 +48,8 @@ OTEL_EXPORTER_OTLP_HEADERS, OTEL_METRICS_EXPORTER, OTEL_METRIC_EXPORT_INTERVAL, 
 OTEL_SERVICE_NAME (default: otel-hardware). An invalid variable causes a warning, and its default is used.
 
 If nothing accepts connections at the default endpoint, a table on the terminal, or at the end of the program, shows the
-values, while export is retried. Failures are printed once for each reason, and counted at the end. At the end, the last
-values are exported within 5 seconds.
+values, while export is retried. Failures are printed once for each reason, and counted at the end. The final export may
+take up to 5 seconds.
 
 The exit status of a program that signal n killed is 128 + n; that of one that cannot be started is 126 or 127. As
 process 1 of a container, the command also reaps orphaned processes, so no separate init is needed.
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--attach",
         type=settings.count,
         metavar="PID",
-        help="also export what this process uses; stop when it ends",
+        help="also report this process; stop when it exits",
     )
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)  # that process has started this one
     parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
@@ -119,7 +119,7 @@ def _run_alone(arguments: argparse.Namespace) -> int:
         target = find_target(arguments)
         with reporting(arguments, os.getpid(), target) as (session, exports):
             if target.text:
-                say(f"exporting metrics of {socket.gethostname()} {target.text}; Ctrl-C stops")
+                say(f"exporting metrics for {socket.gethostname()} {target.text}; Ctrl-C stops")
             if arguments.console or (target.shows_table and sys.stdout.isatty()):
                 interval = None if top.is_terminal() else arguments.interval
                 top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
