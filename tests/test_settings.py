@@ -169,7 +169,7 @@ FORMS = {
     "include_metrics": "a comma-separated list of metric names or patterns",
     "exclude_metrics": "a comma-separated list of metric names or patterns",
     "preset": "minimal, standard or all",
-    "detail": "a comma-separated list of cpu, connections, processes",
+    "detail": "a comma-separated list of cpu, connections, devices, processes",
     "disk_paths": "a comma-separated list of absolute paths",
     "interfaces": "a comma-separated list of interface names",
     "devices": "all, visible, process or a comma-separated list of indices, UUIDs and PCI addresses",
