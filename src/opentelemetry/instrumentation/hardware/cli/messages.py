@@ -18,6 +18,12 @@ _START = "otel-hardware: "
 _SDK_INTERVAL = 60.0
 """Seconds between two messages of the SDK, which logs a failed export each time."""
 
+# What the SDK calls a setting, without the name of its variable.
+_VARIABLES = {
+    "export interval": "OTEL_METRIC_EXPORT_INTERVAL, in milliseconds",
+    "export timeout": "OTEL_METRIC_EXPORT_TIMEOUT, in milliseconds",
+}
+
 
 class Mistake(Exception):  # noqa: N818 - the user's, not ours
     """An error that the user has to correct, described in a sentence."""
@@ -76,7 +82,10 @@ class Messages(logging.Handler):
             if now < self._quiet_until:
                 return
             self._quiet_until = now + _SDK_INTERVAL
-        say(" ".join(record.getMessage().split()))
+        message = " ".join(record.getMessage().split())
+        for words, variable in _VARIABLES.items() if message.startswith("Found invalid value") else ():
+            message = message.replace(words, f"{words} ({variable})")
+        say(message)
 
 
 @contextmanager
