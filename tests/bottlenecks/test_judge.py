@@ -89,6 +89,26 @@ def test_device_that_is_not_reported_any_more_has_no_verdict() -> None:
     assert said(judge).name == "unknown"
 
 
+HANGS = {"busy": 1.0, "memory": 0.5, "power": 0.2, "power_peak": 1.01}
+
+
+@pytest.mark.parametrize(
+    ("signals", "expected"),
+    [
+        pytest.param({"sm": 0.1, "tensor": 0.0, "links": 0.0}, "stuck", id="a rank waits for another one"),
+        pytest.param({"sm": 0.1, "tensor": 0.0, "links": 5e9}, "communication", id="a rank waits, and data arrives"),
+        pytest.param({"sm": 0.25, "tensor": 0.2, "links": 5e9, "power": 0.6, "power_peak": 1.3}, "communication"),
+        pytest.param({"sm": 0.1, "tensor": 0.0, "links": 0.0, "power_peak": 1.2}, "kernels_small", id="power varies"),
+        pytest.param({"power_before": 0.5}, "stuck", id="older card: half of its usual power"),
+        pytest.param({"power_before": 1.0}, "unknown", id="older card: its usual power"),
+    ],
+)
+def test_hang_and_communication_are_told_apart(signals: dict[str, float], expected: str) -> None:
+    judge = Judge()
+    show(judge, HANGS | {"pcie": 0.0} | signals, 0.0, 60.0)
+    assert said(judge).name == expected
+
+
 # -- simulated machines
 
 
