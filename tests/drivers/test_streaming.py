@@ -462,13 +462,14 @@ def test_unkillable_tool_is_abandoned_and_not_started_twice(
     make_stream: Callable[..., StreamingCommand], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A process that sleeps in its driver; here, killpg does nothing, and there is no shell."""
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child._SHELL", "/nowhere/sh")
+    for module in ("child", "detached"):
+        monkeypatch.setattr(f"opentelemetry.instrumentation.hardware.drivers.{module}.SHELL", "/nowhere/sh")
     stream = make_stream(f"note({str(tmp_path / 'pids')!r}); put('a\\n'); time.sleep(3600)")
     stream.open([], LONG)
     assert _read_lines(stream, 1) == [b"a"]
     (pid,) = _pids(tmp_path / "pids")
     reached = os.killpg
-    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child._GRACE", 0.05)
+    monkeypatch.setattr("opentelemetry.instrumentation.hardware.drivers.child.GRACE", 0.05)
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
     with pytest.raises(ChildProcessError, match=f"tool hangs and cannot be killed; .* while process {pid} exists"):
         stream.open([], LONG)
@@ -495,7 +496,7 @@ def test_tool_that_runs_is_no_child_of_the_program_unless_orphans_stay_zombies(
         os.waitid(os.P_PID, zombies[-1], os.WEXITED | os.WNOWAIT)
     try:
         monkeypatch.setattr(
-            "opentelemetry.instrumentation.hardware.drivers.child._ended", lambda: {zombies[0]: -math.inf}
+            "opentelemetry.instrumentation.hardware.drivers.detached._ended", lambda: {zombies[0]: -math.inf}
         )
         stream.open([], LONG)
         (parent,) = _read_lines(stream, 1)

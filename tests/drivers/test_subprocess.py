@@ -81,8 +81,8 @@ def stop_deadline(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, int], None
 def unkillable(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Make tools ignore SIGKILL, like one that sleeps in its driver, until the returned function is called."""
     reached = os.killpg
-    monkeypatch.setattr(f"{DRIVERS}.child._GRACE", 0.05)
-    monkeypatch.setattr(f"{DRIVERS}.child._SHELL", "/nowhere/sh")
+    monkeypatch.setattr(f"{DRIVERS}.child.GRACE", 0.05)
+    monkeypatch.setattr(f"{DRIVERS}.child.SHELL", "/nowhere/sh")
     monkeypatch.setattr(os, "killpg", lambda *arguments: None)
     return lambda: monkeypatch.setattr(os, "killpg", reached)
 
@@ -356,7 +356,7 @@ def test_tool_gets_a_path_without_the_current_folder(monkeypatch: pytest.MonkeyP
 
 
 def test_command_runs_without_a_shell(make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{DRIVERS}.child._SHELL", "/nowhere/sh")
+    monkeypatch.setattr(f"{DRIVERS}.child.SHELL", "/nowhere/sh")
     assert make_command("print('x')").run([], LONG).stdout == b"x\n"
 
 

@@ -2,7 +2,7 @@
 
 It is ``otel-hardware run --attach``, with the environment of this process. A driver that hangs or crashes affects only
 the agent. The agent ends by itself after this process, and if that drops its privileges; nothing waits for it. It is
-no child of this process, where that is possible; see :mod:`.drivers.child`.
+no child of this process, where that is possible; see :mod:`.drivers.detached`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import quote
 
-from opentelemetry.instrumentation.hardware.drivers.child import Child, file_identity
+from opentelemetry.instrumentation.hardware.drivers.child import Child
+from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
+from opentelemetry.instrumentation.hardware.drivers.spawn import file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.redaction import printable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
@@ -188,7 +190,7 @@ class Agent:
         program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
-        child = self._child = Child("the agent", line, environ, stdin=self._ledgers, detached=_STOP)
+        child = self._child = start_detached("the agent", line, environ, self._ledgers, _STOP, keeper=False)
         if self._stopping.is_set():  # stop() did not see this child yet
             child.terminate()
         last = ""

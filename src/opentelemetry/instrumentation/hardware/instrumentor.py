@@ -19,7 +19,7 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.trace import get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, obstacle
-from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
+from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
 from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session

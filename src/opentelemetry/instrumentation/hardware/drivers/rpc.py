@@ -18,8 +18,9 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.child import Child, above_standard_streams, file_identity
+from opentelemetry.instrumentation.hardware.drivers.child import Child
 from opentelemetry.instrumentation.hardware.drivers.rpc_status import DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE
+from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Child, above_standard_streams
+from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Child
+from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 

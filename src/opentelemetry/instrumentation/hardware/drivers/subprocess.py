@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child, Output
+from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 _ENVIRONMENT = ("HOME",)
@@ -106,7 +107,7 @@ class Command:
         Args:
             arguments: The arguments of the tool.
             stdin: A descriptor that the tool reads; without it, stdin is empty.
-            detached: As in :class:`.child.Child`.
+            detached: If given, it is started by :func:`.start_detached`, with this grace.
 
         Raises:
             ChildProcessError: An earlier child cannot be killed.
@@ -123,7 +124,9 @@ class Command:
             raise Unavailable(f"{self._path} is not executable", self._tool.fix)
         line = [self._path, *self._tool.arguments, *arguments]
         try:
-            return Child(self._tool.name, line, self._environment(), keeper=True, stdin=stdin, detached=detached)
+            if detached is None:
+                return Child(self._tool.name, line, self._environment(), stdin, keeper=True)
+            return start_detached(self._tool.name, line, self._environment(), stdin, detached)
         except (FileNotFoundError, PermissionError) as error:
             raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.drivers.child import above_standard_streams
+from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
 
 try:
     import fcntl
