@@ -25,6 +25,7 @@ from tests.tools.nvml import CRASH, FakeNvml, h100
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware.drivers.child import Child
+from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.job import JOB
 
@@ -134,14 +135,14 @@ def test_agent_that_was_killed_is_started_again_and_then_the_application_reports
 
 
 def test_agent_that_starts_during_the_stop_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Child
+    start = start_detached
 
     def stopped(*arguments: Any, **options: Any) -> Child:
         child = start(*arguments, **options)
         telemetry.stop()  # does not know the child yet
         return child
 
-    monkeypatch.setattr(agent, "Child", stopped)
+    monkeypatch.setattr(agent, "start_detached", stopped)
     telemetry = agent.Agent({}, dict, lambda: None, lambda: None, None)
     reason, _ = telemetry._run_once()
     assert reason != "killed by SIGKILL", "only after three seconds"
@@ -221,7 +222,7 @@ def test_setting_without_text_form_is_named_and_the_application_reports(sink: Si
     program = (
         "import logging, sys; logging.basicConfig()\n"
         "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
-        "from tests.programs import traces\n"
+        "from tests.support import traces\n"
         "from opentelemetry.instrumentation.hardware import agent\n"
         "agent._PAUSES = (0.01, 0.02)\n"
         "endpoint = {'url': 'http://127.0.0.1:1', 'headers': {'X': 'secret'}}\n"
@@ -243,7 +244,7 @@ def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: 
     program = (
         "import logging, threading; logging.basicConfig(level=logging.ERROR)\n"
         "from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent\n"
-        "from tests.programs import traces\n"
+        "from tests.support import traces\n"
         "agent._PAUSES = (0.01, 0.02)\n"
         "start = threading.Thread.start\n"
         "def limited(thread):\n"
@@ -271,7 +272,7 @@ def test_program_with_a_prometheus_exporter_reports_without_an_agent() -> None:
     program = (
         "import logging; logging.basicConfig()\n"
         "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
-        "from tests.programs import traces\n"
+        "from tests.support import traces\n"
         "from opentelemetry.sdk.metrics import MeterProvider\n"
         "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
         "provider = MeterProvider([InMemoryMetricReader()])\n"
