@@ -27,12 +27,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
-QUIET = 15.0
-"""Seconds without output after which the gate prints that a command still runs."""
+QUIET = 15.0  # seconds without output after which the gate prints that a command still runs
 
-PATIENCE = 5.0
-"""Seconds to wait for a command to exit after Ctrl-C before it is terminated."""
+PATIENCE = 5.0  # seconds to wait for a command to exit after Ctrl-C before it is terminated
 
+# Debian packages that tests need, with a command of each.
 DEBIAN = {
     "g++": "g++",
     "jq": "jq",
@@ -42,7 +41,6 @@ DEBIAN = {
     "rocm-smi": "rocm-smi",
     "strace": "strace",
 }
-"""Debian packages that tests need, with a command of each."""
 
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 
@@ -298,6 +296,8 @@ def newest() -> None:
     suite("newest", pythons()[-1])
 
 
+# Only the step `test` runs these: they test what is no part of the wheel, or pure functions, which the captures of the
+# sources exercise with each version of Python as well.
 ONCE = (
     "tests/alerts",
     "tests/slow/benchmarks",
@@ -306,8 +306,6 @@ ONCE = (
     "tests/slow/fuzz",
     "tests/wandb",
 )
-"""Only the step `test` runs these: they test what is no part of the wheel, or pure functions, which the captures of the
-sources exercise with each version of Python as well."""
 
 
 def suite(name: str, python: Path, *requirements: str) -> None:
@@ -326,8 +324,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "oldest": oldest,
     "newest": newest,
 }
-ALONE: dict[str, Callable[[], None]] = {"fast": fast}
-"""Steps that run only on request."""
+ALONE: dict[str, Callable[[], None]] = {"fast": fast}  # steps that run only on request
 
 
 def table(rows: list[tuple[str, float, str]]) -> str:

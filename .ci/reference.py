@@ -50,6 +50,7 @@ _WINDOWS = {
     Window.RATIO: "ratio of increases in the window",
 }
 
+# Headings with the prefixes of their metrics. A metric is listed under the first heading with a matching prefix.
 _GROUPS: Final = (
     ("CPU", ("system.cpu.",)),
     ("Memory and paging", ("system.memory.", "system.paging.")),
@@ -64,8 +65,8 @@ _GROUPS: Final = (
     ("Scraped endpoints", ("openmetrics.",)),
     ("This package", ("otel_hardware.",)),
 )
-"""Headings with the prefixes of their metrics. A metric is listed under the first heading with a matching prefix."""
 
+# Headings of the tables of W&B keys.
 _VENDORS: Final = {
     "host": "Host and process",
     "nvidia": "NVIDIA",
@@ -76,7 +77,6 @@ _VENDORS: Final = {
     "tpu": "TPU",
     "trainium": "Trainium",
 }
-"""Headings of the tables of W&B keys."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -30,6 +30,7 @@ class Way(NamedTuple):
     captures: str
 
 
+# The ways of each vendor, in the order in which the source tries them. ``*`` matches what no other pattern does.
 WAYS: Final[Mapping[str, tuple[Way, ...]]] = {
     "nvidia": (Way("NVML", "nvml", "*"), Way("nvidia-smi", "nvidia-smi", "smi-*")),
     "amd": (
@@ -50,7 +51,6 @@ WAYS: Final[Mapping[str, tuple[Way, ...]]] = {
     "tpu": (Way("runtime", "tpu", "*"), Way("profiler", "tpu", "node"), Way("libtpu", "libtpu", "driver")),
     "trainium": (Way("neuron-monitor", "neuron-monitor", "*"), Way("driver files", "", "files")),
 }
-"""The ways of each vendor, in the order in which the source tries them. ``*`` matches what no other pattern does."""
 
 _HEADINGS: Final = {
     "nvidia": "NVIDIA",
@@ -65,9 +65,10 @@ _HEADINGS: Final = {
     "trainium": "AWS Trainium and Inferentia",
 }
 
+# Vendors of the same kind of device. A table has the rows of all of them, so that it shows what is missing.
 _KINDS: Final = (("nvidia", "amd", "apple", "intel", "drm"), ("graphcore", "gaudi", "tenstorrent", "tpu", "trainium"))
-"""Vendors of the same kind of device. A table has the rows of all of them, so that it shows what is missing."""
 
+# Attributes whose values are listed; for a metric without them, the types of the components.
 _PARTS: Final = (
     c.GPU_TASK,
     c.NPU_TASK,
@@ -78,10 +79,8 @@ _PARTS: Final = (
     c.THROTTLE_REASON,
     c.ERROR_TYPE,
 )
-"""Attributes whose values are listed; for a metric without them, the types of the components."""
 
-_SHARED: Final = ("hw.", "process.")
-"""The beginnings of metrics that are not of one vendor."""
+_SHARED: Final = ("hw.", "process.")  # the beginnings of metrics that are not of one vendor
 
 _Exported = dict[str, set[str]]
 

@@ -27,8 +27,7 @@ COLUMNS = {
 TOKENS = ("gen_ai.usage.output_tokens", "train.tokens")
 ROW = "{:24}{:>6}" + "{:>10}" * len(COLUMNS) + "{:>13}{:>10}"
 
-SHORTEST = 0.1
-"""Seconds of a span for which readings are close enough."""
+SHORTEST = 0.1  # seconds of a span for which readings are close enough
 
 Values = dict[str, float]
 

@@ -20,6 +20,7 @@ pytest_plugins = ["tests.support.parallel"]
 settings.register_profile("suite", max_examples=50)  # the gate runs the suite three times; tests/slow/fuzz has a fuzzer
 settings.load_profile("suite")
 
+# Tests that also run on macOS and Windows: they need no child processes and no files of Linux.
 PORTABLE = (
     "sources/test_captures.py",
     "system/test_psutil_backend.py",
@@ -37,8 +38,8 @@ PORTABLE = (
     "wandb/test_keys.py",
     "pipeline/test_aggregate.py",
 )
-"""Tests that also run on macOS and Windows: they need no child processes and no files of Linux."""
 
+# Folders and files with the fast part: units, tables and captures.
 FAST = {
     "accelerators",
     "pipeline",
@@ -49,8 +50,8 @@ FAST = {
     "test_model.py",
     "test_settings.py",
 }
-"""Folders and files with the fast part: units, tables and captures."""
 
+# What files in these folders are named after that run whole programs, other readers, or many readings.
 WHOLE = {
     "cost",
     "faults",
@@ -63,7 +64,6 @@ WHOLE = {
     "real",
     "reporter",
 }
-"""What files in these folders are named after that run whole programs, other readers, or many readings."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

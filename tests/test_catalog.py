@@ -25,11 +25,12 @@ from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS, EVE
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope, Window
 
 INSTALLED = Version(version("opentelemetry-semantic-conventions"))
-COMPLETE = Version("0.66b0")
-"""The semantic conventions that define all standard metrics; an older version lacks some of them."""
 
+# The semantic conventions that define all standard metrics; an older version lacks some of them.
+COMPLETE = Version("0.66b0")
+
+# Attributes of version 1.45, as the package @opentelemetry/semantic-conventions of npm has it.
 NEWER = {"system.device.name"}
-"""Attributes of version 1.45, as the package @opentelemetry/semantic-conventions of npm has it."""
 
 KINDS = {
     "create_counter": Kind.COUNTER,

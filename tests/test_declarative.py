@@ -15,8 +15,8 @@ from tests.support.sink import Sink
 pytest.importorskip("opentelemetry.configuration", reason="needs opentelemetry-sdk[file-configuration]")
 pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configuration]")
 
+# `opentelemetry-instrument` does not start the package by itself: the configuration file alone decides.
 DISABLED = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
-"""`opentelemetry-instrument` does not start the package by itself: the configuration file alone decides."""
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from tests.tools.daemon import Prometheus, free_addresses, get, wait
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 README = ROOT / "README.md"
-TEXT = ("", "mermaid", "text")
-"""Languages of blocks that are no code."""
+TEXT = ("", "mermaid", "text")  # languages of blocks that are no code
 
 SHORT = "print('done')\n"
 EXPECTED = {"system.memory.usage", "process.cpu.time"}

@@ -31,8 +31,7 @@ from opentelemetry.instrumentation.hardware.model import Kind, Metric, Number, S
 OURS = "opentelemetry.instrumentation.hardware"
 ROWS = {row.name: row for row in CATALOG}
 
-WORK = "20000\n"
-"""A line for the programs: a millisecond or two of work."""
+WORK = "20000\n"  # a line for the programs: a millisecond or two of work
 
 Series = tuple[str, frozenset[tuple[str, Any]]]
 
@@ -223,6 +222,7 @@ def test_arrived_metrics_match_the_vocabulary(run: Run) -> None:
     check_words(run.points, run.way.temporality)
 
 
+# Attributes that not every point of a metric has.
 SOMETIMES = {
     c.HW_GPU_INFO: {c.HW_SERIAL_NUMBER, c.GPU_ECC_MODE},  # a GeForce has neither
     c.HW_ERRORS: {c.GPU_XID},  # only errors of that type
@@ -231,8 +231,8 @@ SOMETIMES = {
     c.HW_HOLDER_MEMORY: {*c.HW_HOLDER},
     c.HW_HOLDER_UTILIZATION: {*c.HW_HOLDER},
 }
-"""Attributes that not every point of a metric has."""
 
+# Default metrics that not every Linux machine has, with the reason; all others have to arrive.
 OPTIONAL = {
     c.SYSTEM_CPU_PHYSICAL_COUNT: "some virtual machines report no topology",
     c.SYSTEM_PAGING_UTILIZATION: "no swap space",
@@ -269,11 +269,10 @@ OPTIONAL = {
     c.PROCESS_TREE_THREAD_COUNT: "a program without children",
     c.SPANS_ENERGY_UNATTRIBUTED: "SPANS_SHARES is off",
 }
-"""Default metrics that not every Linux machine has, with the reason; all others have to arrive."""
 
 
+# Prefixes of metrics of devices that are not simulated here, and of scraped endpoints.
 OTHERS = ("hw.npu.", "process.npu.", "google.", "aws.", "openmetrics.", "hw.holder.")
-"""Prefixes of metrics of devices that are not simulated here, and of scraped endpoints."""
 
 
 @ways("cumulative", "delta")
@@ -493,8 +492,8 @@ def test_no_point_arrives_that_was_not_exported(values: Values) -> None:
     assert Counter(values.arrived) == sent
 
 
+# By the prefix of a name, the metric that identifies a reading of its source.
 READINGS = {"system.": c.SYSTEM_UPTIME, "process.": c.PROCESS_UPTIME}
-"""By the prefix of a name, the metric that identifies a reading of its source."""
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.temporality == "delta"], ids=lambda way: way.name)
@@ -559,6 +558,7 @@ def test_host_counters_agree_between_jobs(programs: Programs) -> None:
 
 # -- Prometheus
 
+# Our names, and the names that the Collector's Prometheus exporter derives from them.
 PROMETHEUS = {
     c.SYSTEM_CPU_TIME: "system_cpu_time_seconds_total",
     c.SYSTEM_CPU_UTILIZATION: "system_cpu_utilization_ratio",
@@ -573,7 +573,6 @@ PROMETHEUS = {
     c.PROCESS_MEMORY_PEAK: "process_memory_peak_bytes",
     c.SOURCE_UP: "otel_hardware_source_up",
 }
-"""Our names, and the names that the Collector's Prometheus exporter derives from them."""
 
 
 @pytest.fixture(scope="module")

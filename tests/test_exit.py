@@ -33,14 +33,14 @@ WAYS = {
     "kill": -signal.SIGKILL,
     "abort": -signal.SIGABRT,
 }
+
+# Ways in which Python runs exit hooks, so that the SDK exports once more.
 AT_EXIT = ("return", "exit", "exception", "handler")
-"""Ways in which Python runs exit hooks, so that the SDK exports once more."""
 
+# Seconds that the main thread may wait at the end. Our limit is 1 s; it does not count the time that others run.
 LONGEST = 2.0
-"""Seconds that the main thread may wait at the end. Our limit is 1 s; it does not count the time that others run."""
 
-SLOW = 2.0
-"""Seconds until a slow Collector answers: more than our limit."""
+SLOW = 2.0  # seconds until a slow Collector answers: more than our limit
 
 UNRESPONSIVE = {
     "OTEL_EXPORTER_OTLP_TIMEOUT": "300",  # without a limit of ours, the SDK waits for its export for 30 s

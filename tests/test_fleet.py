@@ -12,6 +12,7 @@ from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait
 
+# The simulated GPUs of each host. A second is a minute.
 HOSTS = {
     "straggler": "2xH100:straggler",
     "kernels": "1xH100:small-kernels",
@@ -19,10 +20,9 @@ HOSTS = {
     "lost": "2xH100:lost",
     "leak": "1xH100:memory-leak",
 }
-"""The simulated GPUs of each host. A second is a minute."""
 
+# Parts of queries that find nothing here: no host has stopped, and every source can be read.
 NOTHING = (" offset 15m", "otel_hardware_source_up == 0")
-"""Parts of queries that find nothing here: no host has stopped, and every source can be read."""
 
 
 def blocks() -> list[str]:

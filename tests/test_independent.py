@@ -33,8 +33,7 @@ from opentelemetry.instrumentation.hardware.model import Kind, Metric
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the other readers are set up for Linux only")
 
 ROUNDS = 6
-INTERVAL = 0.05
-"""Seconds between our samples."""
+INTERVAL = 0.05  # seconds between our samples
 
 Series: TypeAlias = "tuple[Metric, frozenset[tuple[str, Any]]]"
 Reading: TypeAlias = "dict[Series, float]"
@@ -269,8 +268,8 @@ RECEIVER: dict[str, Any] = {
     },
 }
 
+# What the receiver counts for a fault of the host: the library beneath it gives bytes, a page for each.
 FAULT = 4096
-"""What the receiver counts for a fault of the host: the library beneath it gives bytes, a page for each."""
 
 # Left out, because it means something else there: process.disk.io, which counts what went through caches, pipes and
 # sockets as well (ours is what storage had to do); process.context_switches, which are those of the main thread (ours
@@ -454,9 +453,10 @@ def with_receiver(
     return Comparison(brackets, seen, {row for row, _ in scraped})
 
 
+# Resolution of the kernel's CPU times in seconds; they are rounded down.
 TICK = 1 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
-"""Resolution of the kernel's CPU times in seconds; they are rounded down."""
 
+# The resolution of a number in its unit, by metric.
 GRAIN = {
     # The exporter adds up the CPUs, each rounded for itself; the kernel rounds the sum once. And its time of waiting
     # for disks is an estimate that can fall by a tick.
@@ -467,10 +467,8 @@ GRAIN = {
     c.SYSTEM_UPTIME: 1.0,
     c.PROCESS_UPTIME: 1.0,
 }
-"""The resolution of a number in its unit, by metric."""
 
-STEADY = (c.SYSTEM_UPTIME, c.PROCESS_UPTIME)
-"""Gauges that never fall."""
+STEADY = (c.SYSTEM_UPTIME, c.PROCESS_UPTIME)  # gauges that never fall
 
 
 def check(comparison: Comparison, row: Metric, apart: Series | None = None) -> None:

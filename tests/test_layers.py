@@ -21,6 +21,10 @@ import opentelemetry.instrumentation.hardware as package
 ROOT = Path(package.__file__).parent
 NAME = package.__name__
 
+# Lowest first: a module imports from its own package and from the lines above its own.
+#
+# A word is a module, or a package with all its modules; in parentheses, the package's own ``__init__`` alone. One
+# vendor's folder is a package below ``sources``.
 LAYERS = (
     "version package redaction",
     "model",
@@ -46,11 +50,6 @@ LAYERS = (
     "cli",
     "__main__",
 )
-"""Lowest first: a module imports from its own package and from the lines above its own.
-
-A word is a module, or a package with all its modules; in parentheses, the package's own ``__init__`` alone. One
-vendor's folder is a package below ``sources``.
-"""
 
 TALKS_TO_THE_SDK = ("instruments", "sdk", "spans", "instrumentor", "resource_detector", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
@@ -289,8 +288,8 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
         pytest.fail(f"a circle: {' -> '.join(error.args[1])}")
 
 
+# A private name of another object.
 PRIVATE = re.compile(r"\b(?!self\b|cls\b|c\b|os\b|sys\b)\w+\)?\._[a-z]\w+|getattr\(.+, \"_[a-z]\w+\"")
-"""A private name of another object."""
 
 
 def touches(source: str) -> list[str]:

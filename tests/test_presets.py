@@ -22,11 +22,11 @@ from opentelemetry.instrumentation.hardware.settings import Config
 
 ROWS = {row.name: row for row in c.CATALOG}
 
+# Most series of a GPU, and of a host with one disk and one interface.
 LIMITS = {"minimal": (12, 20), "standard": (40, 60), "all": (90, 80)}
-"""Most series of a GPU, and of a host with one disk and one interface."""
 
+# Attributes that tell disks, interfaces and file systems apart.
 EACH = (c.DEVICE, c.INTERFACE, c.FILESYSTEM_MOUNTPOINT, c.FILESYSTEM_TYPE)
-"""Attributes that tell disks, interfaces and file systems apart."""
 
 
 def series(**settings: object) -> list[tuple[str, dict[str, object]]]:

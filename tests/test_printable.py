@@ -13,8 +13,7 @@ from tests.support.web import Web, page
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware.redaction import printable, redacted
 
-MARK = "\x1b]0;mark\x07\x9b31m\u202emark"
-"""Sets the title of a terminal and its color, and reverses the text."""
+MARK = "\x1b]0;mark\x07\x9b31m\u202emark"  # sets the title of a terminal and its color, and reverses the text
 
 OTEL_HARDWARE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware"]
 PAGE = "OTEL_PYTHON_HARDWARE_OPENMETRICS"

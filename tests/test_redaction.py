@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX
 MARK = "Zq7secret"
 OTLP = "OTEL_EXPORTER_OTLP_"
 
+# Every setting with a secret in a URL or an address.
 SETTINGS = {
     PREFIX + row.name.upper(): form
     for number, row in enumerate(fields(Config))
@@ -24,8 +25,8 @@ SETTINGS = {
         (f"http://user:{MARK}@host/x?key={MARK}", f"/x,http://h/?key={MARK}", f"user:{MARK}@host:1")[number % 3]
     ]
 }
-"""Every setting with a secret in a URL or an address."""
 
+# The variables of the SDK, by where the secret is.
 ENDPOINTS = {
     "url": {f"{OTLP}ENDPOINT": f"http://user:{MARK}@127.0.0.1:1/?key={MARK}"},
     "metrics-url": {
@@ -41,7 +42,6 @@ ENDPOINTS = {
     "wrong-interval": {"OTEL_METRIC_EXPORT_INTERVAL": "-5", f"{OTLP}HEADERS": f"x-key={MARK}", f"{OTLP}TOKEN": MARK},
     "file": {"OTEL_CONFIG_FILE": f"http://user:{MARK}@host/x.yaml?key={MARK}"},
 }
-"""The variables of the SDK, by where the secret is."""
 
 OTEL_HARDWARE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware"]
 ONLY = ["--sources", "process"]

@@ -28,8 +28,9 @@ SETTINGS = [setting.name for setting in fields(Config)]
 DEFAULT = Config(counter_origin="boot")
 
 _PATH = "auto, off or the absolute path of "
+
+# The forms of the settings that are a path, by name; most are a vendor's tool or library.
 PATHS = {row.name: row.metadata["form"] for row in fields(Config) if row.metadata["form"].startswith(_PATH)}
-"""The forms of the settings that are a path, by name; most are a vendor's tool or library."""
 
 PREFERENCE = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 

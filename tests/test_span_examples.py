@@ -30,8 +30,9 @@ from opentelemetry.instrumentation.hardware import catalog as c
 JAEGER = LOCAL.with_name("jaeger.yaml")
 INFERENCE, TRAINING = (ROOT / "examples" / name for name in ("inference", "training"))
 SHARES = {"OTEL_PYTHON_HARDWARE_SPANS_SHARES": "tokens"}
+
+# Seconds after which an example counts as hung. On a busy machine, importing torch takes a minute.
 LONG = 600.0
-"""Seconds after which an example counts as hung. On a busy machine, importing torch takes a minute."""
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None,

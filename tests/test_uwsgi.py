@@ -21,14 +21,14 @@ from tests.support.waiting import wait_for
 from tests.tools.daemon import free_addresses
 
 PROGRAM = os.environ.get("UWSGI", str(Path(sys.executable).parent / "uwsgi"))
-REQUESTS = 5
-"""Sent at once: more than one worker can take, with two threads."""
+REQUESTS = 5  # sent at once: more than one worker can take, with two threads
 
 STARTS = int(os.environ.get("UWSGI_STARTS", "1"))
 APP = str(children.PROGRAMS / "processes/uwsgi_app.py")
+
+# Seconds between two exports of the master. If the SDK's thread exports at the moment when uWSGI forks, the workers
+# hang, also without this package.
 INTERVAL = 3600
-"""Seconds between two exports of the master. If the SDK's thread exports at the moment when uWSGI forks, the workers
-hang, also without this package."""
 
 HOST, PROCESS = "system.memory.usage", "process.memory.usage"
 

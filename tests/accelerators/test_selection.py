@@ -63,8 +63,9 @@ JOBS += ["_CONDOR_SCRATCH_DIR", "KUBERNETES_SERVICE_HOST"]
 DEVICES = "OTEL_PYTHON_HARDWARE_DEVICES"
 
 Environ = Mapping[str, str]
+
+# Reads the source once: the ids of the reported devices, and the sentences of the selection.
 ReadOnce = Callable[[], tuple[set[str], list[str]]]
-"""Reads the source once: the ids of the reported devices, and the sentences of the selection."""
 
 
 class Machine(NamedTuple):
@@ -720,13 +721,13 @@ def test_unknown_word_is_warned_of_after_the_first_report_of_a_tool(
     assert len(warnings(caplog)) == 1
 
 
+# Two GPUs of NVIDIA's beside one of AMD's.
 BUS = "\n".join(
     f"{place:04x}\t{device}\t20\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t0\t{driver}"
     for place, (device, driver) in enumerate(
         [("10221480", ""), ("10de2330", "nvidia"), ("10de2330", "nvidia"), ("1002740f", "amdgpu"), ("8086a000", "nvme")]
     )
 )
-"""Two GPUs of NVIDIA's beside one of AMD's."""
 
 
 @linux

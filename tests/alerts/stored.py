@@ -25,13 +25,14 @@ from prometheus_names import label, series_of
 ALERTS = ROOT / "collector-config" / "alerts"
 DASHBOARDS = ROOT / "collector-config" / "dashboards"
 
+# Of the first hosts, sim-0 and on. The others train.
 SCENARIOS = ("lost", "held", "hot", "brake", "xid", "memory-leak", "ecc", "link", "stuck", "storage", "full-disk")
-"""Of the first hosts, sim-0 and on. The others train."""
 
 HEALTHY = ("sim-11", "sim-12")
 MINUTES = 32
+
+# What alerts and dashboards need that is not in the preset ``standard``.
 INCLUDED = "hw.gpu.recovery_action,hw.gpu.pcie.*,hw.gpu.nvlink.up"
-"""What alerts and dashboards need that is not in the preset ``standard``."""
 
 LABELS = ("host.name", "training_job.id", "dl.rank", "service.name")
 STEP = 30

@@ -270,14 +270,13 @@ def test_job_has_the_energy_of_its_devices(tmp_path: Path) -> None:
     check(tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": [spent]}], "1m")
 
 
+# The last times of a mini-batch by worker in two jobs of Alibaba's platform, normalized: of job 1, whose workers differ
+# by little, and of job 4, half of whose workers are slow all the time. Alibaba Group, CC BY 4.0,
+# https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2020/mini-batch-time
 MINI_BATCHES = {
     "job_1": (487, 484, 473, 424, 438, 454, 435, 447, 429, 433),
     "job_4": (274, 57, 57, 71, 56, 970, 680, 241, 247, 57),
 }
-"""The last times of a mini-batch by worker in two jobs of Alibaba's platform, normalized: of job 1, whose workers
-differ by little, and of job 4, half of whose workers are slow all the time. Alibaba Group, CC BY 4.0,
-https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2020/mini-batch-time
-"""
 
 
 def test_stragglers_of_published_trainings_are_found(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from tests.tools import need, program
 
 pytestmark = pytest.mark.timeout(2400)
 
+# Scenarios in which an alert fires. The other alerts have no scenario, and are tested by promtool only.
 FIRE: dict[str, set[str]] = {
     "AcceleratorFailed": {"lost"},
     "AcceleratorXid": {"lost", "xid"},
@@ -27,7 +28,6 @@ FIRE: dict[str, set[str]] = {
     "HostPressure": {"storage"},
     "HostFileSystemNearlyFull": {"full-disk"},
 }
-"""Scenarios in which an alert fires. The other alerts have no scenario, and are tested by promtool only."""
 
 SPANS = "the simulated hosts send no spans"
 EMPTY = {

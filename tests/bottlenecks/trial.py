@@ -30,6 +30,7 @@ from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 
 STEP = 2.0
 
+# What may be said of the GPUs of a scenario; ``unknown`` may be said of each.
 EXPECTED: Mapping[str, tuple[str, ...]] = {
     "training": ("none",),
     "inference": ("waiting",),
@@ -49,8 +50,8 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "storage": ("storage",),
     "neighbours": ("neighbours",),
 }
-"""What may be said of the GPUs of a scenario; ``unknown`` may be said of each."""
 
+# What should be said of at least one GPU of a scenario.
 TRUE = {
     "hot": "throttled",
     "brake": "throttled",
@@ -64,10 +65,8 @@ TRUE = {
     "storage": "storage",
     "neighbours": "neighbours",
 }
-"""What should be said of at least one GPU of a scenario."""
 
-SECONDS: Mapping[str, float] = {"held": 960.0}
-"""How long it takes; 120 s for the others."""
+SECONDS: Mapping[str, float] = {"held": 960.0}  # how long it takes; 120 s for the others
 
 
 class Reading(Session):

@@ -31,8 +31,7 @@ from opentelemetry.instrumentation.hardware.system import tree
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 
 CORES = 32
-STEPS = 40
-"""Readings before a screen is compared, so that there is some history."""
+STEPS = 40  # readings before a screen is compared, so that there is some history
 
 # -- a machine that trains
 
@@ -128,6 +127,7 @@ def _gpu_at(index: int, tick: int) -> dict[str, Value]:
     }
 
 
+# The other processes of the machine.
 OTHERS = {
     1: Facts("root", "/sbin/init", 0.0, 12 << 20, 1_345_000.0, 0),
     812: Facts("root", "/usr/sbin/sshd -D", 0.0, 9 << 20, 1_344_000.0, 1),
@@ -137,7 +137,6 @@ OTHERS = {
     5120: Facts("postgres", "postgres: checkpointer", 0.11, 1 << 30, 600_000.0, 1),
     9001: Facts("bob", "rsync -a /data/shards/ store:/backup", 0.64, 24 << 20, 66.0, 812),
 }
-"""The other processes of the machine."""
 
 
 class Ranks(ProcessReader):

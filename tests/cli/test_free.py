@@ -80,6 +80,7 @@ IDLE_NOW: Gpu = {"UtilizationRates": (0, 0)}
 THREE = [using(h100(index), 10 * index) for index in range(3)]
 MODELS = [using(h100(0)), using(geforce(1))]
 
+# GPUs of a machine, arguments, environment, and what is printed.
 CASES = {
     "least-memory-then-least-busy": (LEAST, "", {}, THIRD),
     "two": (LEAST, "2", {}, f"{THIRD},{SECOND}"),
@@ -243,7 +244,6 @@ CASES = {
         "the fastest; use UUIDs, or CUDA_DEVICE_ORDER=PCI_BUS_ID",
     ),
 }
-"""GPUs of a machine, arguments, environment, and what is printed."""
 
 
 @pytest.mark.parametrize(("gpus", "line", "env", "expected"), CASES.values(), ids=CASES)
@@ -345,8 +345,7 @@ def test_free_reads_the_compute_mode_of_nvidia_smi(tmp_path: Path, mode: str, wh
 
 # -- GPUs of AMD
 
-AMD = "GPU-43cc8cc8af24670"
-"""The UUIDs but their last digit."""
+AMD = "GPU-43cc8cc8af24670"  # the UUIDs but their last digit
 
 
 def card(number: int, used: int = 300 << 20, **facts: Any) -> amdsysfs.Gpu:
@@ -360,6 +359,8 @@ def kfd(pid: int, *cards: amdsysfs.Gpu) -> amdsysfs.Files:
 
 
 CARDS = [card(0, 5 << 30), card(1), card(2, 200 << 20), card(3, busy=70)]
+
+# Cards, processes, arguments, environment, and what is printed.
 AMD_CASES = {
     "idle": (CARDS, {}, "2", {}, f"{AMD}2,{AMD}1"),
     "in-use": (CARDS, {}, "3", {}, "3 GPUs requested, 2 GPUs idle: GPU 0 has 5 GiB in use, GPU 3 is 70% busy"),
@@ -391,7 +392,6 @@ AMD_CASES = {
     ),
     "setting": (CARDS[1:3], {}, "", {"OTEL_PYTHON_HARDWARE_DEVICES": "0"}, f"{AMD}1"),
 }
-"""Cards, processes, arguments, environment, and what is printed."""
 
 
 @contextmanager
@@ -409,8 +409,7 @@ def test_free_prints_gpus_of_amd(
         assert free(None, f"{line or 1} --vendor amd", env) == expected
 
 
-PRESENT = ("/", "/sys/module/amdgpu")
-"""On this machine, and on the one made up."""
+PRESENT = ("/", "/sys/module/amdgpu")  # on this machine, and on the one made up
 
 
 @pytest.mark.parametrize(("nvidia", "printed"), [((), f"{AMD}1"), (PRESENT, "NVML is switched off")])

@@ -15,14 +15,11 @@ COMMANDS = ["metrics", "snapshot --window 0.05", "run --console --duration 0.05"
 NO_COLLECTOR = {"OTEL_METRICS_EXPORTER": "none"}
 OURS = os.path.join("instrumentation", "hardware")
 
-MILLISECONDS = [10, 30, 60, 100, 150, 200, 300, 500]
-"""Any times will do: what is asserted holds always."""
+MILLISECONDS = [10, 30, 60, 100, 150, 200, 300, 500]  # any times will do: what is asserted holds always
 
-FIRST = 5
-"""The import that is the first in our own code: before it, Python itself handles the signal."""
+FIRST = 5  # the import that is the first in our own code: before it, Python itself handles the signal
 
-HANDLED = 50
-"""By then the signal ends the process itself."""
+HANDLED = 50  # by then the signal ends the process itself
 
 
 @pytest.mark.parametrize("line", COMMANDS)

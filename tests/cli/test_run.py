@@ -331,13 +331,13 @@ def test_messages_of_the_sdk_are_limited_to_one_a_minute(capsys: pytest.CaptureF
     assert capsys.readouterr().err.splitlines() == lines
 
 
+# The command, with a shorter limit for the last export.
 SHORT_END = f"""
 import sys
 from {reporting.__name__.rpartition(".")[0]} import main, reporting
 reporting._LAST_EXPORT = 0.1
 sys.exit(main(sys.argv[1:]))
 """
-"""The command, with a shorter limit for the last export."""
 
 
 @pytest.mark.parametrize(

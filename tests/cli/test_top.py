@@ -441,8 +441,7 @@ def terminal(*arguments: str, **options: str) -> Iterator[RealTerminal]:
         opened.close()
 
 
-OPENED, CLOSED = "\x1b[?1049h", "\x1b[?1049l"
-"""The terminal's second screen."""
+OPENED, CLOSED = "\x1b[?1049h", "\x1b[?1049l"  # the terminal's second screen
 
 
 @pytest.mark.parametrize("way", ["q", "\x03", "SIGTERM", "SIGHUP"])

@@ -16,6 +16,7 @@ TRANSCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
 
 _LOST: Gpu = {"UUID": h100(1)["UUID"]} | {call: refused(15) for call in h100(1) if call != "UUID"}
 
+# The GPUs of a transcript's machine.
 GPUS: dict[str, list[Gpu]] = {
     "gpu": [geforce(0)],
     "gpus": [h100(0), geforce(1)],
@@ -23,9 +24,9 @@ GPUS: dict[str, list[Gpu]] = {
     "gpus-failed": [h100(0), _LOST],
     "gpus-live": [{**h100(index), "CurrentClocksEventReasons": 4} for index in range(8)],
 }
-"""The GPUs of a transcript's machine."""
 
 
+# The NVML calls that a transcript's GPU supports: those with values that do not depend on the real time.
 SHOWN = (
     *("Name", "UUID", "PciInfo", "Architecture", "MinorNumber", "UtilizationRates", "MemoryInfo", "PerformanceState"),
     *(
@@ -40,7 +41,6 @@ SHOWN = (
         "mig",
     ),
 )
-"""The NVML calls that a transcript's GPU supports: those with values that do not depend on the real time."""
 
 
 def brief(gpu: Gpu) -> Gpu:

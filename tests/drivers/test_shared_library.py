@@ -26,6 +26,7 @@ CONSTRUCTOR = (
 )
 FUNCTION = HEADERS + "int init(int flags) {{ {} }}\nint answer(int x) {{ return 42; }}"
 
+# Waits for the main thread of the program. The child does not have the variable.
 WAITS = """
     char path[4096];
     if (!getenv("WAITS"))
@@ -36,7 +37,6 @@ WAITS = """
     while (access(path, F_OK))
         usleep(1000);
 """
-"""Waits for the main thread of the program. The child does not have the variable."""
 
 Build = Callable[[str], Path]
 

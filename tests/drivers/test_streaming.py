@@ -38,9 +38,9 @@ pytestmark = [
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
-LONG = 60.0
-"""Seconds after which something counts as hung."""
+LONG = 60.0  # seconds after which something counts as hung
 
+# Functions for the tools. `next_word` waits until the test has written a word to a file.
 PRELUDE = """
 import os, signal, sys, time
 def put(text): os.write(1, text.encode())
@@ -49,7 +49,6 @@ def note(path):
 def next_word(path, word):
     while open(path).read().strip() != word: time.sleep(0.002)
 """
-"""Functions for the tools. `next_word` waits until the test has written a word to a file."""
 
 
 @pytest.fixture

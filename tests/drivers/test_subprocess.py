@@ -29,8 +29,7 @@ pytestmark = [
 
 forks = pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
 
-LONG = 60.0
-"""Seconds after which a tool counts as hung."""
+LONG = 60.0  # seconds after which a tool counts as hung
 
 DRIVERS = "opentelemetry.instrumentation.hardware.drivers"
 

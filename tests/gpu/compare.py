@@ -56,6 +56,7 @@ class Column(NamedTuple):
 
 _MIB = 2.0**20
 
+# Fields of ``--query-gpu``. ``nvidia-smi --help-query-gpu`` lists those that a version supports.
 COLUMNS: Mapping[str, Column] = {
     "utilization.gpu": Column("utilization.general", 0.01),
     "utilization.memory": Column("utilization.memory", 0.01),
@@ -82,8 +83,8 @@ COLUMNS: Mapping[str, Column] = {
     "ecc.errors.corrected.aggregate.dram": Column("errors.corrected"),
     "ecc.errors.uncorrected.aggregate.dram": Column("errors.uncorrected"),
 }
-"""Fields of ``--query-gpu``. ``nvidia-smi --help-query-gpu`` lists those that a version supports."""
 
+# Quantities that change quickly, with the tolerance beyond our values before and after.
 MOVING: Mapping[str, float] = {
     "utilization.general": 0.15,
     "utilization.memory": 0.15,
@@ -95,8 +96,8 @@ MOVING: Mapping[str, float] = {
     "frequency.sm": 150e6,
     "frequency.video": 150e6,
 }
-"""Quantities that change quickly, with the tolerance beyond our values before and after."""
 
+# Resolution of the tool's output where it is coarser than the library's.
 _COARSE: Mapping[str, float] = {
     "memory.used": _MIB,
     "memory.total": _MIB,
@@ -105,7 +106,6 @@ _COARSE: Mapping[str, float] = {
     "power.limit.default": 0.01,
     "power.limit.max": 0.01,
 }
-"""Resolution of the tool's output where it is coarser than the library's."""
 
 
 _NUMBER = re.compile(r"P?(-?\d+(?:\.\d+)?)(?: (?:%|W|MiB|MHz))?")

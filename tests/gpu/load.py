@@ -20,8 +20,8 @@ from tests.gpu.cuda import Cuda
 
 KINDS = ("idle", "arithmetic", "copies", "uploads", "duty")
 
+# Seconds of a duty cycle: several lie within the shortest sampling period of a driver, a sixth of a second.
 PERIOD = 0.05
-"""Seconds of a duty cycle: several lie within the shortest sampling period of a driver, a sixth of a second."""
 
 _COPIED = 256 * 1024 * 1024
 

@@ -36,14 +36,11 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia, tool_o
 
 pytestmark = pytest.mark.skipif(not Nvidia.prepare(Config()), reason="no NVIDIA driver is loaded on this machine")
 
-_SETTLING = 3.0
-"""Seconds until a load is visible in the driver's averages."""
+_SETTLING = 3.0  # seconds until a load is visible in the driver's averages
 
-_EXPORT = 60.0
-"""Seconds between two exports at the defaults."""
+_EXPORT = 60.0  # seconds between two exports at the defaults
 
-_SHARE = 0.3
-"""Share of the time in which the duty cycle is busy."""
+_SHARE = 0.3  # share of the time in which the duty cycle is busy
 
 Report = dict[str, Any]
 

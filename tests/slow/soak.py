@@ -22,11 +22,9 @@ from tests.support import children
 from tests.support.sink import Sink
 from tests.tools.nvml import FakeNvml, h100
 
-INTERVALS = (0.1, 1.0, 60.0)
-"""Seconds between exports. Sources are sampled as often, but at least every 2 s."""
+INTERVALS = (0.1, 1.0, 60.0)  # seconds between exports. Sources are sampled as often, but at least every 2 s.
 
-MOST = 0.3
-"""Growth in the second half that counts as flat, in kB/s: 1 MB in an hour."""
+MOST = 0.3  # growth in the second half that counts as flat, in kB/s: 1 MB in an hour
 
 
 class Usage(NamedTuple):

@@ -77,8 +77,8 @@ def msm(address: str, tick: int) -> str:
     return fdinfo("msm", 3, address, **busy, resident_memory="32 MiB")
 
 
+# By driver, what it writes about an open device file, for a PCI address and a tick of ten seconds.
 EXAMPLES = {"amdgpu": amdgpu, "i915": i915, "xe": xe, "msm": msm}
-"""By driver, what it writes about an open device file, for a PCI address and a tick of ten seconds."""
 
 
 def opened(pid: int, number: int, node: str, text: str) -> Files:

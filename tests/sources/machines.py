@@ -12,14 +12,14 @@ from tests.sources.tree import Fabricated, Tree
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
 
 GIB = 1 << 30
+
+# Pids from here on are above the kernel's limit, so the test's own process never has one of them.
 STRANGER = 5_000_000
-"""Pids from here on are above the kernel's limit, so the test's own process never has one of them."""
 
-OURS = 4242
-"""The pid of the observed process in its stat file."""
+OURS = 4242  # the pid of the observed process in its stat file
 
+# The sample interval that fits ticks of 10 s, which else would count as a pause.
 SPARSE = {"sample_interval": 10}
-"""The sample interval that fits ticks of 10 s, which else would count as a pause."""
 
 Files = dict[str, "str | bytes | OSError"]
 
@@ -500,12 +500,13 @@ def windows(tick: int) -> Fabricated:
 
 BARE = "made up: two sockets, 64 cores, 8 disks, 4 interfaces (one a bond), RAPL, two RDMA ports"
 SMALLER = BARE.replace("64 cores", "4 cores")
+
+# Every metric that comes from a driver.
 REQUESTED = SPARSE | {
     "detail": ["cpu", "connections", "processes"],
     "include_metrics": ["*"],
     "exclude_metrics": ["otel_hardware.source.read.duration", "cpython.gc.*"],
 }
-"""Every metric that comes from a driver."""
 
 STORIES = (
     Story("host", "metal", BARE, metal),

@@ -182,6 +182,7 @@ def macmon(version: str, document: Callable[[int, int], Mapping[str, Any]]) -> C
     return story
 
 
+# By version, the document of a tick and line. 0.8.1 and later print the old keys too, which are not read.
 MACMONS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "0.5.1": lambda tick, line: _rest(tick, line) | _pairs(tick),
     "0.6.0": lambda tick, line: STAMP | _rest(tick, line) | _pairs(tick),
@@ -196,7 +197,6 @@ MACMONS: dict[str, Callable[[int, int], dict[str, Any]]] = {
         _rest(tick, line) | {"gpu_ram_power": 0.0} | FANS | _named(tick) | _pairs(tick) | _soc("Apple M4 Max") | STAMP
     ),
 }
-"""By version, the document of a tick and line. 0.8.1 and later print the old keys too, which are not read."""
 
 
 # -- ioreg

@@ -22,8 +22,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.sources.nvidia import gpm
 from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
-START = 1000.0
-"""The time at which moving numbers of a GPU begin to move."""
+START = 1000.0  # the time at which moving numbers of a GPU begin to move
 
 
 class SimulatedGpus:
@@ -125,8 +124,7 @@ OUTERMOST = "pid:[4026531836]"
 _LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
 
 
-MEMORY = 128 << 30
-"""Bytes of the machine's memory."""
+MEMORY = 128 << 30  # bytes of the machine's memory
 
 
 class _Host(LocalFiles):

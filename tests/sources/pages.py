@@ -72,6 +72,7 @@ go_gc_duration_seconds_count 42
 no_type_at_all{path="C:\\temp\"x"} -7
 """
 
+# Every type and special case of OpenMetrics 1.0.
 ALL = r"""# HELP requests Requests that were \"seen\",\nall of them.
 # TYPE requests counter
 requests_total{code="200"} 17 # {trace_id="0af7651916cd43dd8448eb211c80319c"} 1 1763700000.5
@@ -112,7 +113,6 @@ rpc_seconds_sum 1.5
 whatever 1e3
 # EOF
 """
-"""Every type and special case of OpenMetrics 1.0."""
 
 _LATER = ALL.replace('"} 17', '"} 19')
 

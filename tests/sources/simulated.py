@@ -29,11 +29,9 @@ from opentelemetry.instrumentation.hardware.sources import SourceContext, discov
 FOLDER = Path(__file__).parent
 LIBRARY = "/simulated/libnvidia-ml.so.1"
 TOOL = "/simulated/nvidia-smi"
-STEP = 10.0
-"""Seconds between two ticks."""
+STEP = 10.0  # seconds between two ticks
 
-PROGRAM = STRANGER + 1
-"""The pid of the observed program."""
+PROGRAM = STRANGER + 1  # the pid of the observed program
 
 Lines = Mapping[str, "nvml.Value | None"]
 

@@ -43,13 +43,12 @@ OWN = [
     "trainium",
 ]
 
-OF_PROGRAM = [name for name in OWN if name != "holders"]
-"""Those of a session that observes a program."""
+OF_PROGRAM = [name for name in OWN if name != "holders"]  # those of a session that observes a program
 
 VENDORS = ["amd", "apple", "drm", "gaudi", "graphcore", "intel", "nvidia", "tenstorrent", "tpu", "trainium"]
 
+# The sources of process scope.
 EVERYBODYS = ["amd", "drm", "gaudi", "graphcore", "intel", "nvidia", "process", "trainium"]
-"""The sources of process scope."""
 
 
 @pytest.fixture

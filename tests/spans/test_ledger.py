@@ -19,8 +19,7 @@ from opentelemetry.instrumentation.hardware.spans import rows as r
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import Increase, Rows
 
-EPOCH = 1.8e9
-"""The difference between the two clocks."""
+EPOCH = 1.8e9  # the difference between the two clocks
 
 GPU = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}
 ENERGY = Series(c.HW_ENERGY, GPU)

@@ -35,15 +35,13 @@ from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
 from opentelemetry.instrumentation.hardware.spans.shares import Share, Shares
 
-EPOCH = 4e9
-"""The difference between the two clocks, in the future: no span seems to be made after the fact."""
+EPOCH = 4e9  # the difference between the two clocks, in the future: no span seems to be made after the fact
 
 ENERGY = Series(c.HW_ENERGY, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"})
 
 SHARE, METHOD = c.SPAN_SHARE_ENERGY.name, c.SPAN_SHARE_METHOD.name
 
-Power = Callable[[float], float]
-"""Joules since the beginning, at a time."""
+Power = Callable[[float], float]  # joules since the beginning, at a time
 
 
 def constant(now: float) -> float:
@@ -382,8 +380,8 @@ def test_unattributed_energy_never_decreases() -> None:
 
 # -- any spans
 
+# Of each span: when it begins, its length, the number of its parent, where it begins and ends, and its tokens.
 Plan = Sequence[tuple[float, float, int, int, int]]
-"""Of each span: when it begins, its length, the number of its parent, where it begins and ends, and its tokens."""
 
 PLANS = st.lists(
     st.tuples(

@@ -49,8 +49,7 @@ GPU_ATTRIBUTES = {
 }
 CPU_TIME, ENERGY = c.SPAN_CPU_TIME.name, c.SPAN_ENERGY.name
 
-LONG = 2.0
-"""Seconds of a span on the simulated machine."""
+LONG = 2.0  # seconds of a span on the simulated machine
 
 
 class Tracing:

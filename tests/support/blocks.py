@@ -13,13 +13,13 @@ from tests.support.children import PROGRAMS, ROOT
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
+# A reader's program that runs until the test has seen its metrics, and creates the file `stop`.
 WAITING = """\
 import pathlib, time
 end = time.monotonic() + 240
 while not pathlib.Path("stop").exists() and time.monotonic() < end:
     time.sleep(0.05)
 """
-"""A reader's program that runs until the test has seen its metrics, and creates the file `stop`."""
 
 _FENCE = re.compile(r" *```(\w*)")
 _REASON = re.compile(r"<!-- not run: (.+) -->")

@@ -20,17 +20,18 @@ from opentelemetry.instrumentation import auto_instrumentation
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
+
+# Maximum seconds for the exit of a child. Our exit hook adds about one second, and machines can be slow.
 END = 20.0
-"""Maximum seconds for the exit of a child. Our exit hook adds about one second, and machines can be slow."""
 
+# Other instrumentations that are installed. Most programs leave them out: FastAPI's doubles the time of a start.
 PEERS = "fastapi,system_metrics"
-"""Other instrumentations that are installed. Most programs leave them out: FastAPI's doubles the time of a start."""
 
+# What `opentelemetry-instrument` adds to the environment of a program. The command itself takes a third of a start.
 AUTO_INSTRUMENTATION = {"PYTHONPATH": str(Path(auto_instrumentation.__file__).parent)}
-"""What `opentelemetry-instrument` adds to the environment of a program. The command itself takes a third of a start."""
 
+# Seconds after which a child counts as hung: far more than any of them takes, because machines can be slow.
 PATIENCE = 120.0
-"""Seconds after which a child counts as hung: far more than any of them takes, because machines can be slow."""
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

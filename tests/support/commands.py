@@ -27,8 +27,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
 
-PID = 4242
-"""The process that runs the command, on a simulated machine."""
+PID = 4242  # the process that runs the command, on a simulated machine
 
 CHILD = machines.STRANGER
 VERSIONS = {"python": "3.12.1", "opentelemetry-instrumentation-hardware": "1.0", "opentelemetry-sdk": "1.45.0"}

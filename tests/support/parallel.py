@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-ALONE = pytest.StashKey[list[str]]()
-"""The node ids of the tests that run alone."""
+ALONE = pytest.StashKey[list[str]]()  # the node ids of the tests that run alone
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,8 +10,7 @@ import pytest
 
 _FOLDER = os.environ.get("HARDWARE_SAMPLES")
 
-SAMPLES = Path(_FOLDER) if _FOLDER else None
-"""The folder. If it is None, tests that need it are skipped."""
+SAMPLES = Path(_FOLDER) if _FOLDER else None  # the folder. If it is None, tests that need it are skipped.
 
 needs_samples = pytest.mark.skipif(SAMPLES is None, reason="HARDWARE_SAMPLES does not name a folder of recorded output")
 

@@ -29,8 +29,8 @@ LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
 BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.RATIO)
 USERS = Metric("test.users", Kind.UPDOWN, "1", "Something expensive.", ("part",))
 
+# For property tests: a slow machine is not a failure.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For property tests: a slow machine is not a failure."""
 
 
 class Clock:

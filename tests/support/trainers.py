@@ -23,13 +23,12 @@ from tests.programs.spans.trainings import ACCUMULATED, BATCHES, EPOCHS, FAIL, S
 from tests.support import children
 from tests.tools import BUILT, ROOT, Missing
 
+# The programs of `tests/programs`, and the package that each tests.
 PROGRAMS = {"spans.huggingface_trainer": "transformers", "spans.lightning_trainer": "lightning"}
-"""The programs of `tests/programs`, and the package that each tests."""
 
 PACKAGES = ("torch", "numpy", "transformers", "accelerate", "lightning")
 FOLDER = BUILT / f"trainers-{sys.version_info.major}.{sys.version_info.minor}"
-LONG = 0.3
-"""Seconds of a span that must have attributes of the hardware."""
+LONG = 0.3  # seconds of a span that must have attributes of the hardware
 
 Spans = list[dict[str, Any]]
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
-_HANDSHAKE = b"\x16"
-"""The first byte that a TLS client sends."""
+_HANDSHAKE = b"\x16"  # the first byte that a TLS client sends
 
 
 def page(body: bytes | str, kind: str = "text/plain; version=0.0.4", status: int = 200, **headers: str) -> Answer:

@@ -206,6 +206,7 @@ def test_uptime_includes_suspend(files: LocalFiles) -> None:
 
 # -- CPU affinity
 
+# A program that pins its first thread to one CPU; its second thread ends after a line of input.
 PINNED = """
 import os, sys, threading
 every = os.sched_getaffinity(0)
@@ -216,7 +217,6 @@ print(flush=True)
 other.join()
 sys.stdin.read()
 """
-"""A program that pins its first thread to one CPU; its second thread ends after a line of input."""
 
 two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs")
 

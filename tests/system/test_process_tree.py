@@ -20,8 +20,7 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 HOST, CONTAINER = "pid:[4026531836]", "pid:[4026532199]"
 EVIDENCE = "/dev/nvidia-uvm"
-ROOT = 5_000_001
-"""The pid of the observed process; no process of this machine has it."""
+ROOT = 5_000_001  # the pid of the observed process; no process of this machine has it
 
 
 class Linked(Tree):

@@ -30,8 +30,7 @@ ONLY_LINUX = {
     c.PROCESS_PAGING_FAULTS: "not available from psutil",
     c.PROCESS_CONTEXT_SWITCHES: "psutil counts the main thread only",
 }
-STEADY = 0.05
-"""Seconds by which counters of time may differ that are rounded in different places."""
+STEADY = 0.05  # seconds by which counters of time may differ that are rounded in different places
 
 COUNTERS_OF_TIME = {c.SYSTEM_CPU_TIME, c.PROCESS_CPU_TIME}
 

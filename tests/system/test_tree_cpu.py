@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.instrumentation.hardware.system.machine import TreeProcess
 from opentelemetry.instrumentation.hardware.system.tree import TreeCpuTime
 
+# By process its CPU time and that of the children it waited for, in a tree without the root.
 Walk = Sequence[tuple[str, float, float]]
-"""By process its CPU time and that of the children it waited for, in a tree without the root."""
 
 PARENTS = {"root": "", "a": "root", "b": "root", "a1": "a", "a2": "a", "reused": "root", "old": "root"}
 PIDS = {"": 1, "root": 10, "a": 11, "b": 12, "a1": 13, "a2": 14, "reused": 11, "old": 15}

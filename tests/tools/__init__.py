@@ -25,14 +25,13 @@ T = TypeVar("T")
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
 _CACHE = Path(os.path.expanduser("~/.cache"), os.environ.get("XDG_CACHE_HOME", ""))  # an absolute path wins
+
+# The folder of built programs, by fingerprint of their sources. All checkouts of a user share it.
 BUILT = _CACHE / "opentelemetry-instrumentation-hardware"
-"""The folder of built programs, by fingerprint of their sources. All checkouts of a user share it."""
 
-PROGRESS_SECONDS = 10.0
-"""Seconds between two lines of progress."""
+PROGRESS_SECONDS = 10.0  # seconds between two lines of progress
 
-BUILD_SECONDS = 1800
-"""Seconds after which a build counts as hung."""
+BUILD_SECONDS = 1800  # seconds after which a build counts as hung
 
 # The Debian package that brings each program.
 PACKAGES = {

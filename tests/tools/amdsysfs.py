@@ -17,8 +17,8 @@ DRM = "/sys/class/drm"
 KFD = "/sys/class/kfd/kfd"
 
 
+# Errors of the memory, of the compute engines and of the links.
 RAS = {"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n", "xgmi_wafl": "ue: 0\nce: 3\n"}
-"""Errors of the memory, of the compute engines and of the links."""
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ _WINDOW = 0.167
 _HALF = 32
 _BITS = (1 << 64) - 1
 
+# The calls that a load answers.
 DRIVEN = frozenset(
     {
         *("PowerUsage", "TotalEnergyConsumption", "UtilizationRates"),
         *("FieldValues.83", "FieldValues.185", "FieldValues.186"),
     }
 )
-"""The calls that a load answers."""
 
 
 def loaded(gpu: Mapping[str, Value], load: Load) -> Gpu:
@@ -175,8 +175,8 @@ class Random(Load):
         return 1 - level if mirrored else level
 
 
+# The load of the GPUs whose energy spans are compared with: 100 to 700 W, another level every 0.3 s.
 WAVERING = Random(seed=7)
-"""The load of the GPUs whose energy spans are compared with: 100 to 700 W, another level every 0.3 s."""
 
 
 def check_energy(values: Mapping[str, Any], begin: float, end: float, gpus: int = 1, load: Load = WAVERING) -> None:

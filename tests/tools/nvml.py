@@ -19,20 +19,19 @@ from typing import NamedTuple
 
 from tests.tools import fake_nvml
 
+# Numbers and words of an answer, in the units of NVML.
 Value = int | float | str | Sequence[int | float | str]
-"""Numbers and words of an answer, in the units of NVML."""
 
 Gpu = dict[str, Value]
 
 MIB = 1024 * 1024
-NOT_AVAILABLE = -1
-"""All bits one, NVML's value for an unknown number inside an answer."""
-ALL_LINKS = 0xFFFFFFFF
-"""The scope of an NVLink field that counts all links of a GPU."""
-HANG = "!hang"
-"""The answer of a call that blocks until there is another answer."""
-CRASH = "!crash"
-"""The answer of a call that crashes the process."""
+NOT_AVAILABLE = -1  # all bits one, NVML's value for an unknown number inside an answer
+
+ALL_LINKS = 0xFFFFFFFF  # the scope of an NVLink field that counts all links of a GPU
+
+HANG = "!hang"  # the answer of a call that blocks until there is another answer
+
+CRASH = "!crash"  # the answer of a call that crashes the process
 
 XID = 8
 
@@ -154,8 +153,7 @@ HEADER = "nvml.h 12.9"
 MOCK = "NVIDIA's mock NVML (k8s-test-infra)"
 RECORDED = "recorded nvidia-smi output (T4, A10G, A100 with MIG, RTX 3080, GTX 1660 Ti, H200)"
 OTHERS = "reports and source of other readers"
-ASSUMED = "assumed"
-"""The source of a statement about NVML. ASSUMED means neither looked up nor measured."""
+ASSUMED = "assumed"  # the source of a statement about NVML. ASSUMED means neither looked up nor measured.
 
 
 class Call(NamedTuple):
@@ -181,9 +179,9 @@ class Call(NamedTuple):
 
 
 _G = Generation
-_EVER = Generation.MAXWELL
-"""Supported by all products, or since a generation that is older than all of ours."""
+_EVER = Generation.MAXWELL  # supported by all products, or since a generation that is older than all of ours
 
+# The properties by call, with its arguments where they matter; fields by number.
 CALLS: Mapping[str, Call] = {
     # Identity
     "Name": Call(_EVER, "text", HEADER),
@@ -401,15 +399,14 @@ CALLS: Mapping[str, Call] = {
         for field, name in ((197, "TX"), (198, "RX"))
     },
 }
-"""The properties by call, with its arguments where they matter; fields by number."""
 
+# Calls that a MIG instance supports (nvml.h 12.9).
 OF_PARTS = frozenset(
     {
         *("Name", "UUID", "GpuInstanceId", "ComputeInstanceId", "Attributes", "MemoryInfo", "BAR1MemoryInfo"),
         *("ComputeRunningProcesses", "GraphicsRunningProcesses"),
     }
 )
-"""Calls that a MIG instance supports (nvml.h 12.9)."""
 
 
 class Board(NamedTuple):
@@ -457,8 +454,8 @@ def known(line: str) -> Call | None:
     return CALLS.get(line)
 
 
+# By type, the lowest value and the one after the highest.
 RANGES = {"uint": (0, 2**32), "int": (-(2**31), 2**31), "ullong": (0, 2**64), "double": (-(2**63), 2**64)}
-"""By type, the lowest value and the one after the highest."""
 
 
 def _fits(key: str, value: Value, form: str) -> bool:
@@ -729,6 +726,7 @@ def h100(index: int = 0) -> Gpu:
     return {call: value for call, value in gpu.items() if not call.startswith("TemperatureThreshold")}
 
 
+# GPM metrics that a busy GPU has by themselves: percent, and MiB/s from 20 on.
 GPM_RATES: Mapping[int, float] = {
     1: 88,
     2: 76,
@@ -748,7 +746,6 @@ GPM_RATES: Mapping[int, float] = {
     60: 18 * 1024,
     61: 18 * 2048,
 }
-"""GPM metrics that a busy GPU has by themselves: percent, and MiB/s from 20 on."""
 
 
 def _nvlink(links: int, version: int, errors: bool = True) -> Iterator[tuple[str, Value]]:
@@ -771,8 +768,7 @@ def _nvlink(links: int, version: int, errors: bool = True) -> Iterator[tuple[str
             yield f"NvLinkErrorCounter.{link}.{counter}", counter if link == 0 else 0
 
 
-FABRIC_COMPLETED = 3
-"""`NVML_GPU_FABRIC_STATE_COMPLETED`."""
+FABRIC_COMPLETED = 3  # `NVML_GPU_FABRIC_STATE_COMPLETED`
 
 
 def _link_errors(links: int) -> Iterator[tuple[str, Value]]:
@@ -902,6 +898,7 @@ _BOARD = frozenset({"memory", "sensors", "limits"})
 _DATA_CENTRE = _BOARD | {"ecc", "inforom"}
 _SXM = _DATA_CENTRE | {"hbm", "nvlink", "mig"}
 
+# The properties of each card.
 BOARDS: Mapping[Callable[[], Gpu], Board] = {
     p100: Board(Generation.PASCAL, _DATA_CENTRE),
     t4: Board(Generation.TURING, _DATA_CENTRE),
@@ -916,4 +913,3 @@ BOARDS: Mapping[Callable[[], Gpu], Board] = {
     wsl: Board(Generation.ADA, _BOARD),
     vgpu: Board(Generation.AMPERE, frozenset({"memory"})),
 }
-"""The properties of each card."""

@@ -13,6 +13,7 @@ from typing import Any
 from tests.support.children import PATIENCE, started
 from tests.tools.nvml import FakeNvml
 
+# Answers each line, an expression over the names of the real binding, with its value or with NVML's code.
 PROGRAM = """
 import ctypes, json, os, sys
 library = ctypes.CDLL(os.environ["OTEL_PYTHON_HARDWARE_NVML"])
@@ -58,7 +59,6 @@ for line in sys.stdin:
         answer = {"unknown": line}
     print(json.dumps(answer, default=plain), flush=True)
 """
-"""Answers each line, an expression over the names of the real binding, with its value or with NVML's code."""
 
 
 class Reader:

@@ -28,6 +28,7 @@ def value(points: dict[str, Any], metric: str, device: str, **attributes: str) -
     return found[0] if found else None
 
 
+# Key of rocm-smi, metric, attributes, and factor from the tool's unit to ours. ROCm 6 renamed some keys.
 COMPARED: list[tuple[str, str, dict[str, str], float]] = [
     ("GPU use (%)", "hw.gpu.utilization", {"task": "general"}, 0.01),
     ("GPU memory use (%)", "hw.gpu.utilization", {"task": "memory"}, 0.01),
@@ -43,7 +44,6 @@ COMPARED: list[tuple[str, str, dict[str, str], float]] = [
     ("VRAM Total Used Memory (B)", "hw.gpu.memory.usage", {}, 1),
     ("Energy counter", "hw.energy", {}, 2**-16),
 ]
-"""Key of rocm-smi, metric, attributes, and factor from the tool's unit to ours. ROCm 6 renamed some keys."""
 
 
 @pytest.fixture(scope="module")

@@ -77,8 +77,8 @@ def _numbers(answer: Any) -> list[Any]:
     return [part for each in answer for part in _numbers(each)] if not isinstance(answer, (int, str)) else [answer]
 
 
+# Calls to which the binding passes a structure.
 STRUCTURES = {"SramEccErrorStatus": "c_nvmlEccSramErrorStatus_v1_t", "GpuFabricInfoV": "c_nvmlGpuFabricInfoV_t"}
-"""Calls to which the binding passes a structure."""
 
 
 def _question(call: str) -> str:
@@ -104,16 +104,15 @@ def _expected(value: Any) -> list[Any]:
     return [unfold(word, CLOCK) if isinstance(word, str) and "@" in word else word for word in words]
 
 
-MEMBERS = {"ullong": "ullVal", "uint": "uiVal", "int": "siVal"}
-"""By type, the member of `nvmlValue_t`."""
+MEMBERS = {"ullong": "ullVal", "uint": "uiVal", "int": "siVal"}  # by type, the member of `nvmlValue_t`
 
 BITS = {"uint": 32, "int": 32, "ullong": 64}
 
+# Calls that the oldest binding does not have.
 NEW = {
     *("TemperatureV", "MarginTemperature", "JpgUtilization", "OfaUtilization", "FanSpeedRPM"),
     *("RepairStatus", "UnrepairableMemoryFlag_v1"),
 }
-"""Calls that the oldest binding does not have."""
 
 
 def _wrapped(number: int, kind: str) -> int:

@@ -9,8 +9,8 @@ import pytest
 from tests import tools
 from tests.tools import Missing, Recipe, build, need
 
+# A compiler that copies.
 COPY = Recipe(folder="fakenvml", product="copy.c", command=("cp", "fakenvml.c"), compiler="coreutils")
-"""A compiler that copies."""
 
 
 @pytest.fixture(autouse=True)

@@ -142,8 +142,7 @@ class FakeTpu:
             yield grpc.method_handlers_generic_handler(service, made)
 
 
-PATIENCE = 30.0
-"""Seconds for a call on a busy machine."""
+PATIENCE = 30.0  # seconds for a call on a busy machine
 
 
 @contextmanager

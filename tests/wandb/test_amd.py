@@ -97,6 +97,10 @@ def test_wandb_keys_without_a_number_are_dropped(text: str) -> None:
     assert keys_of_rocm_smi(json.dumps({"card0": dict.fromkeys(names, text)}).encode()) == {}
 
 
+# W&B's keys of recorded output; the first three files are of real machines.
+#
+# ``memoryAllocated`` is the quotient of the sizes where the tool prints them; W&B takes the tool's whole percent, which
+# is that of the activity in ROCm 5.
 RECORDED: dict[str, dict[str, float]] = {
     "rocm-smi_telegraf_mi100_rocm571.json": {
         **{f"gpu.{card}.gpu": 0 for card in range(6)},
@@ -149,11 +153,6 @@ RECORDED: dict[str, dict[str, float]] = {
     },
     "rocm-smi_no-amd-gpus-specified.stdout.txt": {},
 }
-"""W&B's keys of recorded output; the first three files are of real machines.
-
-``memoryAllocated`` is the quotient of the sizes where the tool prints them; W&B takes the tool's whole percent,
-which is that of the activity in ROCm 5.
-"""
 
 
 @pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))

@@ -47,10 +47,10 @@ from opentelemetry.instrumentation.hardware.sources import discover
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 MIB, GIB = 2**20, 2**30
-TICK = 0.01
-"""Seconds: the unit in which psutil and the kernel's files count CPU time."""
-LONG = 60.0
-"""Seconds until a row counts as missing."""
+TICK = 0.01  # seconds: the unit in which psutil and the kernel's files count CPU time
+
+LONG = 60.0  # seconds until a row counts as missing
+
 CPUS = psutil.cpu_count() or 1
 
 
@@ -369,6 +369,7 @@ class GpuKey(NamedTuple):
     twin: bool = False
 
 
+# The keys of W&B's documentation and program; links are in MiB per second.
 NVIDIA = (
     GpuKey("gpu", "UtilizationRates", 0, twin=True),
     GpuKey("memory", "UtilizationRates", 1, twin=True),
@@ -399,15 +400,14 @@ NVIDIA = (
     GpuKey("nvlinkTxBytes", "GpmCounter.61"),
     GpuKey("nvlinkRxBytes", "GpmCounter.60"),
 )
-"""The keys of W&B's documentation and program; links are in MiB per second."""
 
+# Rates of the driver's counters over a window that the machine may stretch, so that only their ratio, 2, is known.
 NVLINK = {"nvlinkTxBytes", "nvlinkRxBytes"}
-"""Rates of the driver's counters over a window that the machine may stretch, so that only their ratio, 2, is known."""
 
 TWINS = [each.key for each in NVIDIA if each.twin]
 
+# What the simulated GPUs with GPM measure in each window, by the call.
 RATES = {f"GpmCounter.{metric}": rate for metric, rate in {**GPM_RATES, 7: 33, 61: 1_800, 60: 900}.items()}
-"""What the simulated GPUs with GPM measure in each window, by the call."""
 
 
 def card(gpu: Mapping[str, Value], **more: Value) -> dict[str, Value]:
@@ -755,11 +755,9 @@ def test_each_table_but_that_of_the_host_has_the_name_of_a_source() -> None:
 # -- all keys
 
 
-RADEON = ("memoryReadWriteActivity", "memoryOverDrive")
-"""The keys of AMD GPUs that NVIDIA GPUs do not have."""
+RADEON = ("memoryReadWriteActivity", "memoryOverDrive")  # the keys of AMD GPUs that NVIDIA GPUs do not have
 
-STATISTICS = ("mean", "p50", "p90", "p95", "p999")
-"""What W&B reports of a TPU's distributions."""
+STATISTICS = ("mean", "p50", "p90", "p95", "p999")  # what W&B reports of a TPU's distributions
 
 TPU = (
     "tpu",

@@ -28,12 +28,12 @@ def percents(
     return {name.split(".")[1]: keys[name] for name in keys if name.endswith(".neuroncore_utilization")}
 
 
+# The runtimes of three ranks; the second one is observed.
 RANKS = [runtime(4240, (0,), 1), runtime(STRANGER, (1,), 1), runtime(4242, (2,), 1)]
-"""The runtimes of three ranks; the second one is observed."""
 
 
+# The same by the host's PIDs, which mean nothing in a container.
 FOREIGN = [runtime(7000 + rank, (rank,), 1, tag=f"job{rank}") for rank in range(3)]
-"""The same by the host's PIDs, which mean nothing in a container."""
 
 
 def test_rank_of_another_process_is_that_of_its_own_environment() -> None:

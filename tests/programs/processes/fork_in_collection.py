@@ -18,8 +18,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 METRIC = "process.memory.usage"
 
-OLD = "_instrument_id_instrument_lock"
-"""The lock of registration in SDK 1.39."""
+OLD = "_instrument_id_instrument_lock"  # the lock of registration in SDK 1.39
 
 
 def names() -> set[str]:

@@ -21,8 +21,7 @@ from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-PATIENCE = 20.0
-"""Seconds. The SDK waits for 30 s."""
+PATIENCE = 20.0  # seconds. The SDK waits for 30 s.
 
 PARENT = os.getpid()
 

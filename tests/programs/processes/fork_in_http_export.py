@@ -21,8 +21,8 @@ from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
+# The processes that have sent, by the port of their connection.
 senders: dict[int, set[str]] = defaultdict(set)
-"""The processes that have sent, by the port of their connection."""
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -22,8 +22,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
 
-SECONDS = 2.0
-"""The duration of each span."""
+SECONDS = 2.0  # the duration of each span
 
 ATTEMPTS = 20
 

@@ -22,8 +22,9 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "training"
 BATCHES, ACCUMULATED, EPOCHS = 10, 4, 2
+
+# The optimizer step after which a training stops early, and the batch at which it fails, from 0.
 STOP, FAIL = 2, 5
-"""The optimizer step after which a training stops early, and the batch at which it fails, from 0."""
 
 
 class Failure(Exception):  # noqa: N818 - what the program raises on purpose

@@ -14,8 +14,8 @@ from pathlib import Path
 
 tool, how = sys.argv[1:3]
 
+# A file with the power that macmon prints. In the mode "eager", macmon prints without a pause until it exists.
 POWER = Path(os.environ["APPLE_POWER"])
-"""A file with the power that macmon prints. In the mode "eager", macmon prints without a pause until it exists."""
 
 DOCUMENTS = {
     "macmon": {

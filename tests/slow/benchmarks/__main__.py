@@ -14,6 +14,7 @@ from tests.slow.benchmarks import fresh, report, span_accuracy
 from tests.slow.benchmarks.figure import Figure
 from tests.slow.benchmarks.steady import REFERENCE, calibrate
 
+# The modules that measure, each in a process of its own; the heading of each, and its seconds in a full run.
 PARTS = {
     "collection": ("Collecting the default metrics, without an exporter", 20),
     "reading": ("Reading the host and this process", 10),
@@ -30,7 +31,6 @@ PARTS = {
     "openmetrics": ("Scraping a page of 10,000 series", 20),
     "flood": ("A tool or an endpoint that sends without end, collected every second", 100),
 }
-"""The modules that measure, each in a process of its own; the heading of each, and its seconds in a full run."""
 
 _FULL = float(sum(seconds for _, seconds in PARTS.values()))
 _QUICK = 40.0

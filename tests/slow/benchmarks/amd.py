@@ -21,8 +21,7 @@ from opentelemetry.instrumentation.hardware.sources.amd import Amd
 from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
 
 GPUS = 8
-BOUND = 2.0
-"""Milliseconds of CPU time for a sample of all of them."""
+BOUND = 2.0  # milliseconds of CPU time for a sample of all of them
 
 _TIMES = 50
 

@@ -29,17 +29,13 @@ from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.sources import Source
 
-_SAMPLE = 2.0
-"""Seconds between two samples at the defaults."""
+_SAMPLE = 2.0  # seconds between two samples at the defaults
 
-_PERIOD = 0.01
-"""Seconds between two samples here; a reading beside a busy thread takes longer."""
+_PERIOD = 0.01  # seconds between two samples here; a reading beside a busy thread takes longer
 
-_SLOW = 0.75
-"""Seconds between two slow reads here: about five readings, as at the defaults."""
+_SLOW = 0.75  # seconds between two slow reads here: about five readings, as at the defaults
 
-_TURN = 1.0
-"""Seconds of one turn."""
+_TURN = 1.0  # seconds of one turn
 
 
 def figures(seconds: float) -> list[Figure]:

@@ -46,23 +46,17 @@ if TYPE_CHECKING:
 
 THREADS = 2
 
-_REQUEST = 3.3
-"""Milliseconds of computing in a request: about 750 spans per second."""
+_REQUEST = 3.3  # milliseconds of computing in a request: about 750 spans per second
 
-_WARM_UP = 8.0
-"""Seconds for which each program works before."""
+_WARM_UP = 8.0  # seconds for which each program works before
 
-_PROCESSES = 5
-"""Processes of each mode."""
+_PROCESSES = 5  # processes of each mode
 
-_START = 30.0
-"""Seconds that all of them take to start and to end, about."""
+_START = 30.0  # seconds that all of them take to start and to end, about
 
-_START_LIMIT = 120.0
-"""Seconds after which it has failed to."""
+_START_LIMIT = 120.0  # seconds after which it has failed to
 
-_SLICE = 0.5
-"""Seconds for which each works in turn."""
+_SLICE = 0.5  # seconds for which each works in turn
 
 
 class Mode(NamedTuple):

@@ -25,22 +25,21 @@ from tests.support.journal import Journal
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-_EXPORT = 1000.0
-"""Milliseconds between two collections."""
+_EXPORT = 1000.0  # milliseconds between two collections
 
-_TICK = 0.001
-"""Seconds for which a thread of the program sleeps again and again."""
+_TICK = 0.001  # seconds for which a thread of the program sleeps again and again
 
+# Seconds. If a thread wakes later without the package, the machine is too busy to measure a millisecond.
 _QUIET = 0.5e-3
-"""Seconds. If a thread wakes later without the package, the machine is too busy to measure a millisecond."""
 
+# The share of the page, which is measured for longer, because its source rests for several seconds.
 _STEADY = 12
-"""The share of the page, which is measured for longer, because its source rests for several seconds."""
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"
 _CHUNKED = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 _PAGE = b"".join(b'a_metric_total{number="%07d",mode="user"} %d\n' % (each, each) for each in range(100_000))
 
+# What an endpoint sends first, what then, and whether it sends that again and again.
 SERVERS: Mapping[str, tuple[bytes, bytes, bool]] = {
     "100 Continue": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 100, True),
     "chunks": (_CHUNKED, b"1\r\n#\r\n" * 1000, True),
@@ -48,8 +47,8 @@ SERVERS: Mapping[str, tuple[bytes, bytes, bool]] = {
     "one line": (_HEAD + b"\r\n", b"a" * 65536, True),
     "5 MB page": (_HEAD + b"Content-Length: %d\r\n\r\n" % len(_PAGE), _PAGE, False),
 }
-"""What an endpoint sends first, what then, and whether it sends that again and again."""
 
+# The shell command that takes the place of neuron-monitor.
 TOOLS: Mapping[str, str] = {
     "empty lines": "exec yes ''",
     "short lines": "exec yes '{}'",
@@ -57,7 +56,6 @@ TOOLS: Mapping[str, str] = {
     "no line feed": "exec cat /dev/zero",
     "stderr": "exec yes >&2",
 }
-"""The shell command that takes the place of neuron-monitor."""
 
 
 def figures(seconds: float) -> list[Figure]:

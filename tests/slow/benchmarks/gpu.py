@@ -38,17 +38,14 @@ GPUS = 8
 MODELS = {"h100": "H100", "geforce": "GeForce"}
 PEERS = {"openlit": "OpenLIT", "nvitop": "nvitop"}
 
-SAMPLE = 14
-"""Calls for a sample of one GPU, at most."""
+SAMPLE = 14  # calls for a sample of one GPU, at most
 
-EVERYTHING = 24
-"""Calls for all values of one GPU, at most."""
+EVERYTHING = 24  # calls for all values of one GPU, at most
 
-_PAUSE = 0.12
-"""Seconds before each reading: GPM needs a tenth between two samples."""
+_PAUSE = 0.12  # seconds before each reading: GPM needs a tenth between two samples
 
+# Samples of utilization since the previous reading: as many as a real driver keeps in two seconds.
 _SAMPLES = 12
-"""Samples of utilization since the previous reading: as many as a real driver keeps in two seconds."""
 
 
 def figures(seconds: float) -> list[Figure]:

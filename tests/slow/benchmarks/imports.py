@@ -22,12 +22,13 @@ _GROUND = (
 )
 _TIME, _MEMORY = 0.25, 0.15
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http.metric_exporter"
+
+# What is imported. Of the instrumentors, only the last module counts.
 _MODULES = {
     "ours": (*_GROUND, "opentelemetry.instrumentation.hardware:HardwareInstrumentor"),
     "peer": (*_GROUND, "opentelemetry.instrumentation.system_metrics:SystemMetricsInstrumentor"),
     "SDK and exporter": (*_GROUND, f"{_EXPORTER}:OTLPMetricExporter"),
 }
-"""What is imported. Of the instrumentors, only the last module counts."""
 
 
 def figures(seconds: float) -> list[Figure]:

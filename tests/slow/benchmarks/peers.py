@@ -14,8 +14,7 @@ from pathlib import Path
 
 from tests.tools import BUILT, Missing
 
-REQUIREMENTS = ("zeus==0.16.0", "codecarbon==3.3.2")
-"""Zeus was `zeus-ml` before its version 0.12."""
+REQUIREMENTS = ("zeus==0.16.0", "codecarbon==3.3.2")  # zeus was `zeus-ml` before its version 0.12
 
 _KEY = hashlib.sha256("\0".join([sys.version, sys.executable, *REQUIREMENTS]).encode()).hexdigest()[:16]
 _FOLDER = BUILT / f"peers-{_KEY}"

@@ -24,8 +24,7 @@ _PACKAGES = (
     "openlit",
 )
 
-Earlier = Mapping[tuple[str, str, str], Figure]
-"""The figures of an earlier run, by part and key."""
+Earlier = Mapping[tuple[str, str, str], Figure]  # the figures of an earlier run, by part and key
 
 
 # -- the table

@@ -29,8 +29,7 @@ PEERS = {"zeus": "Zeus", "codecarbon": "CodeCarbon"}
 LENGTHS = sorted(set(windows.ROUND))
 LOAD = Random(slot=0.3, base=100, peak=700, period=0.02)
 
-_LONGEST = 200.0
-"""Seconds of measuring at most: a part of the benchmarks has 300 with all that comes before."""
+_LONGEST = 200.0  # seconds of measuring at most: a part of the benchmarks has 300 with all that comes before
 
 
 class Errors(NamedTuple):

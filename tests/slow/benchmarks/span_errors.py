@@ -14,8 +14,8 @@ from tests.support.virtual import Program
 
 from opentelemetry.instrumentation.hardware import catalog as c
 
+# Seconds between two updates of the energy counter. Those of real GPUs are between these.
 PERIODS = (0.02, 0.1)
-"""Seconds between two updates of the energy counter. Those of real GPUs are between these."""
 
 _BEGIN = 1000.0
 _SPANS = 200

@@ -31,14 +31,11 @@ from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Ledger
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.spans.rows import CAPACITY, Rows
 
-_SPANS = 200
-"""Spans of one round, for a median."""
+_SPANS = 200  # spans of one round, for a median
 
-_MANY = 1000
-"""Spans of one round, for the 99th percentile."""
+_MANY = 1000  # spans of one round, for the 99th percentile
 
-_FEW = 25
-"""Spans of one round with other work before each."""
+_FEW = 25  # spans of one round with other work before each
 
 _LONG = 2_000_000_000
 

@@ -17,23 +17,19 @@ from typing import Any, TypeAlias
 
 from tests.slow.benchmarks.figure import Figure
 
+# The environment variable with the best time of the yardstick at the start of the run, in milliseconds.
 REFERENCE = "BENCHMARK_YARDSTICK"
-"""The environment variable with the best time of the yardstick at the start of the run, in milliseconds."""
 
-STICK = 10_000
-"""Turns of the yardstick."""
+STICK = 10_000  # turns of the yardstick
 
-ENOUGH = 5
-"""Rounds that a figure needs."""
+ENOUGH = 5  # rounds that a figure needs
 
-MOST_NOISE = 0.2
-"""Width of the interval, as a share of the figure, above which one without a bound is noisy."""
+MOST_NOISE = 0.2  # width of the interval, as a share of the figure, above which one without a bound is noisy
 
-Round: TypeAlias = Mapping[str, float]
-"""The numbers of a round, by run."""
+Round: TypeAlias = Mapping[str, float]  # the numbers of a round, by run
 
+# A number of a round: that of a run, or computed from several.
 Value: TypeAlias = "str | Callable[[Round], float]"
-"""A number of a round: that of a run, or computed from several."""
 
 
 class Rounds(list[dict[str, float]]):

@@ -14,11 +14,9 @@ from tests.support.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
-_EXPORT = 60.0
-"""Seconds between two collections at the defaults."""
+_EXPORT = 60.0  # seconds between two collections at the defaults
 
-_SAMPLE = 2.0
-"""Seconds between two samples at the defaults."""
+_SAMPLE = 2.0  # seconds between two samples at the defaults
 
 
 def figures(seconds: float) -> list[Figure]:

@@ -21,17 +21,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+# What begins a measurement, and what ends it and returns the joules.
 Tool = tuple[Callable[[], object], Callable[[], "float | None"]]
-"""What begins a measurement, and what ends it and returns the joules."""
 
+# The planned seconds, the begin, the end, the joules and the calls.
 Block = tuple[float, float, float, "float | None", int]
-"""The planned seconds, the begin, the end, the joules and the calls."""
 
-ROUND = (5.0, 1.0, 1.0, 0.2, 0.2, 0.2, 0.2, 0.2)
-"""The seconds of the blocks of a round."""
+ROUND = (5.0, 1.0, 1.0, 0.2, 0.2, 0.2, 0.2, 0.2)  # the seconds of the blocks of a round
 
+# The longest pause before a block: as long as a level of the power, so that blocks begin at any phase of it.
 _PAUSE = 0.3
-"""The longest pause before a block: as long as a level of the power, so that blocks begin at any phase of it."""
 
 
 def ours() -> Tool:

@@ -9,8 +9,7 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
-SECONDS = 0.6
-"""How long an answer takes."""
+SECONDS = 0.6  # how long an answer takes
 
 _ANSWER = {
     "id": "chatcmpl-1",

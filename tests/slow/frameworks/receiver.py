@@ -16,8 +16,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+# `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK` of OTLP: the parent is a span of another process, or came by HTTP.
 _IS_REMOTE = 0x200
-"""`SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK` of OTLP: the parent is a span of another process, or came by HTTP."""
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from tests.support.waiting import wait_for
 from tests.tools.load import WAVERING, loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
-QUIET = 1.5
-"""Seconds without a new span after which a server has exported all of them."""
+QUIET = 1.5  # seconds without a new span after which a server has exported all of them
 
 
 def run(case: Case, environment: Path, ours: Path | None, openai: str, folder: Path) -> Run:

@@ -16,8 +16,7 @@ from tests.tools import BUILT, Missing, lock
 FOLDER = BUILT / "frameworks"
 OURS = "opentelemetry-instrumentation-hardware"
 
-INSTALL_SECONDS = 1800
-"""Seconds after which an installation counts as hung."""
+INSTALL_SECONDS = 1800  # seconds after which an installation counts as hung
 
 
 def python_of(minimum: tuple[int, int]) -> Path:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from tests.slow.frameworks.receiver import Span
 from tests.tools.load import WAVERING, is_near
 
-LEAST_SECONDS = 0.3
-"""Shorter spans need no energy."""
+LEAST_SECONDS = 0.3  # shorter spans need no energy
 
 ENERGY, CPU_TIME, BOUND = "hw.energy", "process.cpu.time", "hw.uncertainty.energy"
 

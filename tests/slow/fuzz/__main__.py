@@ -12,11 +12,9 @@ from pathlib import Path
 
 from tests.slow.fuzz.targets import CORPUS, TARGETS, Target
 
-SECONDS = 10
-"""Limit of one input. Alone, each takes milliseconds."""
+SECONDS = 10  # limit of one input. Alone, each takes milliseconds.
 
-MEGABYTES = 1024
-"""Limit of the process."""
+MEGABYTES = 1024  # limit of the process
 
 _ROOT = Path(__file__).parents[3]
 

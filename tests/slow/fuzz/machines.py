@@ -18,8 +18,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
-_SMALL = 40
-"""Files of one folder that are mutated; the others are like them."""
+_SMALL = 40  # files of one folder that are mutated; the others are like them
 
 
 class Machine:

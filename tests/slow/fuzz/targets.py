@@ -54,8 +54,8 @@ from opentelemetry.instrumentation.hardware.sources.tpu import fields as tpu_fie
 from opentelemetry.instrumentation.hardware.sources.tpu import messages, profiler
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
+# Inputs that were findings, in a folder for each target. The suite replays them.
 CORPUS: Final = Path(__file__).parent / "corpus"
-"""Inputs that were findings, in a folder for each target. The suite replays them."""
 
 
 class Target(NamedTuple):

@@ -12,8 +12,9 @@ from tests.slow.fuzz.targets import CORPUS, TARGETS
 from tests.support.stage import PATIENT
 
 FINDINGS = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
+
+# Replacements for some bytes.
 WORDS = (b"-1", b"1e999", b"NaN", b"9" * 400, b"\xff", b"\0", b"[" * 5000, b'"\\ud800"', b"&x;", b"\n", b"0.1", b"")
-"""Replacements for some bytes."""
 
 
 @pytest.mark.parametrize("path", FINDINGS, ids=lambda path: f"{path.parent.name}-{path.name}")

@@ -11,8 +11,7 @@ from opentelemetry.instrumentation.hardware.model import CounterRatio, Kind, Poi
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 
-LONGEST = 4096
-"""Characters of an attribute."""
+LONGEST = 4096  # characters of an attribute
 
 
 class InvalidError(AssertionError):

@@ -16,12 +16,11 @@ from tests.tools.collector import Collector, Point
 from tests.tools.daemon import own
 
 HOST, PROCESS = "system.memory.usage", "process.memory.usage"
-EXPORTS = 2
-"""Exports of a process that a case waits for, so that a second reporter has time to appear."""
+EXPORTS = 2  # exports of a process that a case waits for, so that a second reporter has time to appear
 
+# Milliseconds between exports of a process that forks at its start. The SDK cannot export in a child that was forked
+# during a collection, and the end of such a child takes 30 s.
 _FORKING = "3000"
-"""Milliseconds between exports of a process that forks at its start. The SDK cannot export in a child that was forked
-during a collection, and the end of such a child takes 30 s."""
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,11 @@ from tests.support.sink import Sink
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 OWN: Final = "application.steps"
-ABSENT: Final = "(absent)"
-"""The value of an environment variable that is removed."""
+ABSENT: Final = "(absent)"  # the value of an environment variable that is removed
+
+# Sets the title of a terminal, clears it, sets its color, and reverses the text.
 ESCAPES: Final = "\x1b]0;title\x07\x1b[2J\x9b31m\u202etext"
-"""Sets the title of a terminal, clears it, sets its color, and reverses the text."""
+
 AGENT: Final = {"OTEL_PYTHON_HARDWARE_MODE": "agent"}
 
 
@@ -29,8 +30,8 @@ def reports_host(export: Export) -> bool:
     return any(name.startswith("system.") for name in export.names())
 
 
+# Makes files or servers in a folder, and yields environment variables.
 Surroundings = Callable[[Path], AbstractContextManager[Mapping[str, str]]]
-"""Makes files or servers in a folder, and yields environment variables."""
 
 
 def python(program: str, *arguments: str, flags: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -30,14 +30,12 @@ from tests.tools.daemon import free_addresses
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.model import Kind
 
-LIMIT: Final = 90.0
-"""Seconds after which a program counts as hung."""
+LIMIT: Final = 90.0  # seconds after which a program counts as hung
 
+# Seconds for which an application may stand still longer than without the package. Machines can be slow.
 PAUSE: Final = 4.0
-"""Seconds for which an application may stand still longer than without the package. Machines can be slow."""
 
-SETTLE: Final = 5.0
-"""Seconds that other processes have to end after the program."""
+SETTLE: Final = 5.0  # seconds that other processes have to end after the program
 
 _COUNTERS: Final = {metric.name for metric in CATALOG if metric.kind is Kind.COUNTER}
 _LOCKS: Final = re.compile(r"otel-hardware.*\.lock$")

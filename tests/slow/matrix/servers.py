@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-Handler = Callable[[socket.socket], None]
-"""Answers one connection; OSError and its end close it."""
+Handler = Callable[[socket.socket], None]  # answers one connection; OSError and its end close it
 
 
 def until_closed(connection: socket.socket) -> None:

@@ -16,8 +16,9 @@ from tests.support.journal import OURS, Arrived, Export
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the cases need Linux")
 
 CASES = cases(GROUPS)
+
+# By how much waits and bounds are longer than in a run of the whole matrix: the machine may run other tests, too.
 SLOW = 4.0
-"""By how much waits and bounds are longer than in a run of the whole matrix: the machine may run other tests, too."""
 
 
 @pytest.fixture(scope="module")

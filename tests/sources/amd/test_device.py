@@ -75,8 +75,8 @@ def broken(draw: st.DrawFn) -> Files:
     return files
 
 
+# Metrics with a 0 that is not the content of a file: a state that does not hold, or a count in ``ue: 0``.
 ZERO_IS_DERIVED = ("hw.status", "hw.gpu.time", "hw.gpu.throttle.time", "hw.errors")
-"""Metrics with a 0 that is not the content of a file: a state that does not hold, or a count in ``ue: 0``."""
 
 
 @given(broken())

@@ -149,6 +149,7 @@ def test_first_plausible_value_of_several_keys_counts() -> None:
 
 # -- recorded output
 
+# Values of the cards in base units, by the tool's key.
 RECORDED: dict[str, list[dict[str, float]]] = {
     "rocm-smi_telegraf_mi100_rocm571.json": [
         {
@@ -205,7 +206,6 @@ RECORDED: dict[str, list[dict[str, float]]] = {
     ],
     "rocm-smi_no-amd-gpus-specified.stdout.txt": [],
 }
-"""Values of the cards in base units, by the tool's key."""
 
 
 @pytest.mark.parametrize("path", samples(*(f"amd/{name}" for name in RECORDED)))

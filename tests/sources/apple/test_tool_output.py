@@ -29,6 +29,7 @@ from opentelemetry.instrumentation.hardware.sources.apple.tool_output import (
 
 # -- recorded output
 
+# By file, its values, checked by hand.
 RECORDED = {
     "apple_gpu_stats_v1_objc_legacy.json": {
         "gpu0": {
@@ -95,7 +96,6 @@ RECORDED = {
         }
     },
 }
-"""By file, its values, checked by hand."""
 
 
 def parse(name: str, text: bytes) -> Output:
@@ -212,8 +212,8 @@ def test_macmon_values_that_were_not_measured_are_dropped(
     assert plausible("macmon", document) == parts
 
 
+# The output of macmon while the GPU is off: the frequency is a mean of the time in which it is on.
 OFF = {"cpu_power": 0.5, "gpu_freq_mhz": 0, "gpu_scaled_ratio": 0.0, "gpu_active_ratio": 0.0, "gpu_power": 0.0}
-"""The output of macmon while the GPU is off: the frequency is a mean of the time in which it is on."""
 
 
 @pytest.mark.parametrize(
@@ -336,6 +336,7 @@ DOCUMENTS = [
     *(plist(registered("AGXAcceleratorG13X", "Apple M1", agx(tick))) for tick in range(3)),
 ]
 
+# The values that may be 0, and the keys that they are printed under.
 ZERO = {
     "hw.gpu.utilization general": (b"utilization", b"gpu_active_ratio", b"Device Utilization %"),
     "hw.gpu.utilization scaled": (b"gpu_usage", b"gpu_scaled_ratio"),
@@ -346,7 +347,6 @@ ZERO = {
     "hw.fan.speed": (b"rpm",),
     "hw.fan.speed_ratio": (b"rpm",),
 }
-"""The values that may be 0, and the keys that they are printed under."""
 
 
 def check(text: bytes) -> None:

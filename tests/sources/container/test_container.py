@@ -360,6 +360,7 @@ def test_container_is_unavailable_without_cgroup_mounts() -> None:
 
 # -- real groups
 
+# Waits to be put into a group, allocates memory, and writes a file, which is cached.
 HOLD = """
 import mmap, sys
 held, cached, file = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -374,7 +375,6 @@ if cached:
             pass
 print("ready", flush=True)
 """
-"""Waits to be put into a group, allocates memory, and writes a file, which is cached."""
 
 BUSY = HOLD + "\nwhile True: pass"
 IDLE = HOLD + "\nsys.stdin.readline()"

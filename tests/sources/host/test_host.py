@@ -27,8 +27,7 @@ from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, V
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
 MODES = {"user": "user", "nice": "nice", "system": "system", "idle": "idle", "iowait": "iowait", "steal": "steal"}
-UNSTEADY = {"idle": 0.2, "iowait": 0.2}
-"""Seconds by which these counters of the kernel may fall."""
+UNSTEADY = {"idle": 0.2, "iowait": 0.2}  # seconds by which these counters of the kernel may fall
 
 
 def _seconds(times: object, mode: str) -> float:

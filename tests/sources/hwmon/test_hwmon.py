@@ -41,8 +41,8 @@ def readings(document: list[tuple[str, Any]]) -> Iterator[tuple[str, str, float]
                     yield METRICS[match[1]], label, value
 
 
+# By machine, the temperatures of thermal zones, which lm-sensors does not read.
 ZONES = {"grace": {41.5}, "jetson": {48.281, 46.0}}
-"""By machine, the temperatures of thermal zones, which lm-sensors does not read."""
 
 
 @pytest.mark.parametrize("machine", ["intel", "epyc", "grace", "raspberry", "jetson"])

@@ -270,6 +270,7 @@ def test_wsl_unknown_errors_lose_only_their_own_rows(tmp_path: Path, caplog: pyt
 
 # -- One call fails.
 
+# By call, a metric that it fills, and its name in the list of missing metrics.
 CALLS: dict[str, tuple[str, str]] = {
     "UtilizationRates": ("hw.gpu.utilization{memory}", "hw.gpu.utilization (memory"),
     "MemoryInfo": ("hw.gpu.memory.usage", "hw.gpu.memory.usage, hw.gpu.memory.limit"),
@@ -286,7 +287,6 @@ CALLS: dict[str, tuple[str, str]] = {
     "PerformanceState": ("hw.gpu.performance_state", "hw.gpu.performance_state"),
     "EnforcedPowerLimit": ("hw.power.limit{enforced}", "hw.power.limit (enforced)"),
 }
-"""By call, a metric that it fills, and its name in the list of missing metrics."""
 
 
 def shown(machine: SimulatedGpus) -> set[str]:
@@ -300,8 +300,8 @@ def shown(machine: SimulatedGpus) -> set[str]:
     return found
 
 
+# Counters whose metric is integrated from power or GPM where they are not supported.
 INTEGRATED = ("FieldValues.83", "FieldValues.138")
-"""Counters whose metric is integrated from power or GPM where they are not supported."""
 
 NEVER = (2, 3, 4, 13, 25, 26)
 
@@ -452,8 +452,8 @@ def test_not_available_values_are_not_exported(
 LARGE = ("hw.gpu.info",)
 
 
+# Lines about a single NVLink: the source reads the sum of all links only.
 _LINK = re.compile(r"NvLink|FieldValues\.\d+\.\d{1,2}$")
-"""Lines about a single NVLink: the source reads the sum of all links only."""
 
 GPU: Gpu = {
     line: value

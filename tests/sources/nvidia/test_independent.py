@@ -20,8 +20,7 @@ from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, 
 ME = os.getpid()
 SOMEBODY = 1
 
-_EVERY = 2.0
-"""Seconds between two readings."""
+_EVERY = 2.0  # seconds between two readings
 
 
 class Row(NamedTuple):

@@ -121,9 +121,10 @@ NANO: Files = {
     **thermal(("AO-therm", "40000\n"), ("CPU-therm", "35500\n"), ("GPU-therm", "51312\n")),
 }
 IDS = {"JetPack 6": "17000000.gpu", "JetPack 5": "17000000.ga10b", "Nano": "57000000.gpu"}
+
+# Names and formats as on these devices: NVIDIA's developer guides, jetson_stats (jtop/core/gpu.py, temperature.py), and
+# a tree that was recorded for glances (tests-data/plugins/gpu/tegra).
 TREES = {"JetPack 6": JETPACK_6, "JetPack 5": JETPACK_5, "Nano": NANO}
-"""Names and formats as on these devices: NVIDIA's developer guides, jetson_stats (jtop/core/gpu.py, temperature.py),
-and a tree that was recorded for glances (tests-data/plugins/gpu/tegra)."""
 
 
 def values(now: Exported) -> dict[str, float]:

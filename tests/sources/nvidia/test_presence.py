@@ -76,8 +76,8 @@ def test_gpu_is_exported_wherever_nvml_works(tmp_path: Path, name: str) -> None:
     assert "WARNING" not in found["heard"]
 
 
+# What may remain while the kernel module is not loaded: as root, the library would run nvidia-modprobe and load it.
 LEFT_OVER = ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"]
-"""What may remain while the kernel module is not loaded: as root, the library would run nvidia-modprobe and load it."""
 
 
 def test_library_is_not_loaded_without_a_sign_of_the_driver_and_the_message_names_the_setting(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from opentelemetry.instrumentation.hardware import catalog as c
 GPU_ONLY = {"OTEL_PYTHON_HARDWARE_SOURCES": "nvidia", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"}
 
 
+# Whether this is the host's PID namespace: NVML reports PIDs of that one.
 ON_HOST = os.readlink("/proc/self/ns/pid") == OUTERMOST
-"""Whether this is the host's PID namespace: NVML reports PIDs of that one."""
 
 
 def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml:
@@ -225,11 +225,9 @@ def test_job_member_exports_only_its_own_gpu_memory(tmp_path: Path) -> None:
 
 # -- A program that runs on while the driver fails.
 
-OFTEN = 0.2
-"""Seconds between two exports, for a program that exports by itself."""
+OFTEN = 0.2  # seconds between two exports, for a program that exports by itself
 
-ON_COMMAND = 3600.0
-"""The same for a program that exports on command only."""
+ON_COMMAND = 3600.0  # the same for a program that exports on command only
 
 
 class Program:
@@ -336,8 +334,8 @@ def alone(export: Export) -> bool:
     return (up(export), export.values("hw.power"), host, others) == ([0], [], [1], True)
 
 
+# Seconds without an answer after which a source counts as hanging and its readings as old, and some more.
 HANGS = 5
-"""Seconds without an answer after which a source counts as hanging and its readings as old, and some more."""
 
 
 @pytest.mark.parametrize(
@@ -427,6 +425,7 @@ def test_forked_child_opens_the_driver_anew_and_its_parent_goes_on(start: Start)
 
 # -- Containers: separate PID namespaces.
 
+# Makes a /dev with an nvidia-uvm device, which programs that compute hold open, and runs a command.
 CONTAINER = """
 set -e
 mount -t tmpfs dev "$1"
@@ -436,18 +435,16 @@ mount --bind "$1" /dev
 shift
 exec "$@"
 """
-"""Makes a /dev with an nvidia-uvm device, which programs that compute hold open, and runs a command."""
 
 
+# The flags of a container, and of a sandbox that shows the /proc of the host.
 OWN_PROC, HOSTS_PROC = ("--mount-proc",), ()
-"""The flags of a container, and of a sandbox that shows the /proc of the host."""
 
-ABSENT = 4_194_999
-"""A PID that no process has: it is above the kernel's limit."""
+ABSENT = 4_194_999  # a PID that no process has: it is above the kernel's limit
 
+# By GPU the processes that the driver lists, with their MiB. ``ours`` and ``child`` are PIDs in the container, ``host``
+# and ``child-host`` those outside of it; ``other`` is a process of somebody else outside of it.
 Lists = Mapping[str, Sequence[tuple[str, int]]]
-"""By GPU the processes that the driver lists, with their MiB. ``ours`` and ``child`` are PIDs in the container,
-``host`` and ``child-host`` those outside of it; ``other`` is a process of somebody else outside of it."""
 
 
 def contained(

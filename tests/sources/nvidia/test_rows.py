@@ -37,9 +37,11 @@ from opentelemetry.instrumentation.hardware.accelerators.device import TIMED
 GIB = 1024 * MIB
 
 
+# Whether the binding has the fan speed in RPM. The oldest does not.
 REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
-"""Whether the binding has the fan speed in RPM. The oldest does not."""
 
+# By GPU, what is exported two seconds after the first reading: a metric, and the attributes and value of each series.
+# Calculated from the numbers of `tests/tools/nvml.py`.
 ROWS: dict[Callable[[], Gpu], str] = {
     h100: """
         hw.energy 5001025.2
@@ -168,17 +170,14 @@ ROWS: dict[Callable[[], Gpu], str] = {
         hw.temperature.peak gpu 64
     """,
 }
-"""By GPU, what is exported two seconds after the first reading: a metric, and the attributes and value of each series.
-Calculated from the numbers of `tests/tools/nvml.py`.
-"""
 
+# By GPU, texts in the list of missing metrics.
 MISSING: dict[Callable[[], Gpu], set[str]] = {
     h100: {"hw.errors (retired_page, ", "hw.fan.speed_ratio", "hw.temperature.limit (gpu high.critical, "},
     a100: {"sm, tensor, dram, fp64, fp32, fp16", "hw.gpu.sm.occupancy", "pcie transmit, pcie receive", "retired_page"},
     t4: {"jpeg, ofa", "hw.gpu.sm.occupancy", "nvlink transmit", "hw.temperature (memory)", "row_remap, pcie_correct"},
     geforce: {"hw.errors (xid): the driver reports no events", "corrected, uncorrected", "hw.temperature (memory)"},
 }
-"""By GPU, texts in the list of missing metrics."""
 
 
 def rows(table: str) -> dict[tuple[str, str], float]:
@@ -218,6 +217,7 @@ def test_gpu_rows_have_the_expected_values_and_units(tmp_path: Path, make: Calla
             assert machine.unsupported(words), words
 
 
+# Answers without two equal numbers.
 DISTINCT: Gpu = {
     "UtilizationRates": (11, 12),
     "EncoderUtilization": (13, 1),
@@ -256,7 +256,6 @@ DISTINCT: Gpu = {
     "FieldValues.142": "uint 142",
     "FieldValues.143": "uint 143",
 }
-"""Answers without two equal numbers."""
 
 DISTINCT_ROWS = """
     hw.energy 5
@@ -296,11 +295,11 @@ def rows_of(exported: Exported) -> set[str]:
     return {f"{name} {words}".strip() for name, words in found if not name.startswith(FOLLOWING)}
 
 
+# Metrics that are derived from others.
 FOLLOWING = (
     *("hw.gpu.time", "hw.gpu.utilization.peak", "hw.gpu.memory.peak", "hw.gpu.memory.utilization", "hw.status"),
     *("hw.power.peak", "hw.power.utilization", "hw.temperature.peak"),
 )
-"""Metrics that are derived from others."""
 
 MOST = (b200, gh200, h100, a100, p100, t4, geforce, vgpu, wsl, unified, orin)
 
@@ -431,12 +430,12 @@ def test_energy_counter_and_integrated_power_are_never_mixed(tmp_path: Path) -> 
         assert machine.up()
 
 
+# By field, the metric, its attributes, and its increase per second on an A100.
 COUNTED: dict[int, tuple[str, dict[str, str], float]] = {
     83: ("hw.energy", {}, 312.34),
     74: ("hw.gpu.throttle.time", {"hw_gpu_throttle_reason": "power_cap"}, 0.125),
     76: ("hw.gpu.throttle.time", {"hw_gpu_throttle_reason": "sync_boost"}, 0),
 }
-"""By field, the metric, its attributes, and its increase per second on an A100."""
 
 
 @pytest.mark.parametrize("failing", ["gpu0.FieldValues", *(f"gpu0.FieldValues.{field}" for field in COUNTED)])
@@ -577,6 +576,7 @@ def test_peak_rows_are_the_highest_reading_of_the_window(tmp_path: Path) -> None
         assert now.one("hw.power.utilization") == pytest.approx(now.one("hw.power") / 400)
 
 
+# By bit of `nvmlClocksEventReasons`, the reason that it is exported as.
 REASON_BITS: dict[int, str | None] = {
     0x001: None,  # GpuIdle: nothing runs
     0x002: "application_clocks",
@@ -591,7 +591,6 @@ REASON_BITS: dict[int, str | None] = {
     0x400: "reliability",
     0x800: None,  # not defined by NVML
 }
-"""By bit of `nvmlClocksEventReasons`, the reason that it is exported as."""
 
 REASONS = {reason for reason in REASON_BITS.values() if reason}
 
@@ -794,8 +793,7 @@ def test_power_of_memory_and_module_are_components(tmp_path: Path) -> None:
         assert now.one("hw.power", **memory) == 90
 
 
-HEALTHY = 0b0001_10_10_10_10
-"""No fault, and a correct configuration."""
+HEALTHY = 0b0001_10_10_10_10  # no fault, and a correct configuration
 
 
 @pytest.mark.parametrize(
@@ -920,12 +918,12 @@ def error_counts(exported: Exported, prefix: str) -> dict[str, float]:
     return {kind: count for kind, count in counts.items() if kind.startswith(prefix)}
 
 
+# What each generation of NVLink counts.
 NVLINK_ERRORS: dict[Callable[[], Gpu], dict[str, float]] = {
     a100: {"nvlink_crc": 0 + 1, "nvlink_replay": 2, "nvlink_recovery": 3},  # totals of all links
     h100: {"nvlink_crc": 18, "nvlink_replay": 2, "nvlink_recovery": 1},  # of each link
     b200: {"nvlink_recovery": 15, "nvlink_recovery_failed": 14, "nvlink_effective": 19},
 }
-"""What each generation of NVLink counts."""
 
 
 @pytest.mark.parametrize("make", NVLINK_ERRORS, ids=lambda make: make.__name__)

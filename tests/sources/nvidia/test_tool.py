@@ -140,11 +140,11 @@ def test_every_field_is_in_some_xml_document() -> None:
     assert {name(field.series) for gpu in gpus for field in spelled(gpu)} == {name(field.series) for field in SPELLINGS}
 
 
+# Spellings that are tested below: documents that have them also have one that is preferred.
 ELSEWHERE = {
     "ecc_errors/aggregate/double_bit/total",
     "ecc_errors/aggregate/single_bit/total",
 }
-"""Spellings that are tested below: documents that have them also have one that is preferred."""
 
 
 def test_every_xml_spelling_is_in_some_document() -> None:
@@ -583,8 +583,9 @@ ODD = st.sampled_from(
         "é",
     ]
 )
+
+# The documents in pieces: at odd indices the texts of elements.
 PIECES = [re.split(rb"(?<=>)([^<>\s][^<>]*)(?=</)", path.read_bytes()) for path in CAPTURES]
-"""The documents in pieces: at odd indices the texts of elements."""
 
 MEASURES = st.builds(
     "{}{}".format, st.integers(-5, 10**6), st.sampled_from(["", " %", " C", " W", " MHz", " MiB", " us"])
@@ -758,6 +759,7 @@ def test_missing_nvidia_smi_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_
 
 # -- Output recorded on real GPUs by others, outside of this repository.
 
+# By file, values of its first device, copied by hand; None: the value is absent.
 RECORDED: dict[str, dict[str, object]] = {
     "telegraf_gtx-1660-ti.xml": {
         "driver": "418.43",
@@ -866,7 +868,6 @@ RECORDED: dict[str, dict[str, object]] = {
         "processes": [],
     },
 }
-"""By file, values of its first device, copied by hand; None: the value is absent."""
 
 
 @pytest.mark.parametrize("path", samples(*(f"nvidia/{name}" for name in RECORDED)))

@@ -14,8 +14,7 @@ from tests.support.children import started
 from tests.tools.nvml import MIB, NOT_AVAILABLE, geforce, h100, listed, mig, refused
 
 ME = os.getpid()
-SOMEBODY = 1
-"""Never a child of ours."""
+SOMEBODY = 1  # never a child of ours
 
 ID = "GPU-00002330-0000-4000-8000-00000000000"
 

@@ -258,6 +258,7 @@ def of(points: Sequence[Point], renamed: Mapping[str, str] | None = None) -> dic
     return compared
 
 
+# A page on which the lines of a family are not together, with counters with and without ``_total``.
 MIXED = """\
 # TYPE done counter
 # TYPE temp gauge
@@ -268,7 +269,6 @@ done{gpu="1"} 2
 temp{gpu="1"} 41
 done_total 3
 """
-"""A page on which the lines of a family are not together, with counters with and without ``_total``."""
 
 
 def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) -> None:

@@ -25,46 +25,41 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX
 
 _LOG = logging.getLogger(__name__)
 
-_PAUSES = (1.0, 10.0)
-"""Seconds before the second and the third start."""
+_PAUSES = (1.0, 10.0)  # seconds before the second and the third start
 
+# Seconds after which an agent counts as working: if it ends later, there are three new attempts.
 _STABLE = 600.0
-"""Seconds after which an agent counts as working: if it ends later, there are three new attempts."""
 
+# Seconds until an agent that does not end after SIGTERM is killed. Its last export takes 2 s at most.
 _STOP = 3.0
-"""Seconds until an agent that does not end after SIGTERM is killed. Its last export takes 2 s at most."""
 
+# Seconds without a sign of life after which an agent counts as stopped. It gives one every :data:`BEAT` seconds.
 _SILENCE = 30
-"""Seconds without a sign of life after which an agent counts as stopped. It gives one every :data:`BEAT` seconds."""
 
-_FIRST_SIGN = 120
-"""The same until its first sign of life: on a busy machine, it starts slowly."""
+_FIRST_SIGN = 120  # the same until its first sign of life: on a busy machine, it starts slowly
 
-BEAT = 5.0
-"""Seconds between two signs of life, which the agent prints."""
+BEAT = 5.0  # seconds between two signs of life, which the agent prints
 
-_MOST_LINES = 20
-"""Lines of an agent's standard error that are logged in :data:`_LOG_PERIOD`."""
+_MOST_LINES = 20  # lines of an agent's standard error that are logged in :data:`_LOG_PERIOD`
 
-_LOG_PERIOD = 60.0
-"""Seconds."""
+_LOG_PERIOD = 60.0  # seconds
 
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, getattr(signal, "SIGBUS", 0))
 
+# Prefixes of variables that change how a Python process starts, or that would start another agent.
 _NOT_PASSED = ("PYTHON", "LD_PRELOAD", "LD_AUDIT", "MALLOC_", "COVERAGE_", PREFIX + "MODE")
-"""Prefixes of variables that change how a Python process starts, or that would start another agent."""
 
+# Prefixes of resource attributes that the application and the agent have of their own.
 _OF_EACH_PROCESS = ("telemetry.", "service.instance.id", "process.")
-"""Prefixes of resource attributes that the application and the agent have of their own."""
 
+# Runs the command in Python's isolated mode, which ignores PYTHONPATH and the current folder. The search path of this
+# process comes last, so no file beside the application can replace a module of the agent.
 _PROGRAM = """\
 import sys
 sys.path += [each for each in {path!r} if each not in sys.path]
 from opentelemetry.instrumentation.hardware.cli import main
 sys.exit(main({arguments!r}))
 """
-"""Runs the command in Python's isolated mode, which ignores PYTHONPATH and the current folder. The search path of this
-process comes last, so no file beside the application can replace a module of the agent."""
 
 
 def is_supported() -> bool:

@@ -16,14 +16,13 @@ from urllib.parse import urlsplit
 
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
+# Maximum series of all endpoints together, below the SDK's cardinality limit of 2000 per instrument.
 TOTAL: Final = 1500
-"""Maximum series of all endpoints together, below the SDK's cardinality limit of 2000 per instrument."""
 
-SHARE: Final = 1000
-"""Maximum of the default of ``max_series``."""
+SHARE: Final = 1000  # maximum of the default of ``max_series``
 
+# Filters in W&B's two forms: regular expressions, or a mapping of each to {label: expression}.
 Words: TypeAlias = list[str] | dict[str, dict[str, str]]
-"""Filters in W&B's two forms: regular expressions, or a mapping of each to {label: expression}."""
 
 
 class EndpointConfigError(ValueError):
@@ -275,6 +274,7 @@ def _is_text(value: object) -> bool:
 
 _FORM: Final = "is neither a list of regular expressions nor a mapping of each to {label: expression}"
 
+# The function that checks and converts the value of each option of an endpoint.
 _OPTIONS: Final[Mapping[str, Callable[[object], Any]]] = {
     "url": _url,
     "filters": filters,
@@ -288,4 +288,3 @@ _OPTIONS: Final[Mapping[str, Callable[[object], Any]]] = {
     "max_bytes": _number(int, 1, 1 << 30),
     "max_series": _number(int, 1, TOTAL),
 }
-"""The function that checks and converts the value of each option of an endpoint."""

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-_EXIT_WAIT = 0.1
-"""Seconds that the exit of the program waits for a last reading."""
+_EXIT_WAIT = 0.1  # seconds that the exit of the program waits for a last reading
 
 _PEER = "opentelemetry.instrumentation.system_metrics"
 
@@ -59,8 +58,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     caller has made; the agent observes another process in this way.
     """
 
+    # The type of declarative configuration (``instrumentation/development: python: hardware:``).
     configuration: ClassVar[type[Config]] = Config
-    """The type of declarative configuration (``instrumentation/development: python: hardware:``)."""
 
     _lock: threading.RLock
     _session: Session | None

@@ -46,21 +46,19 @@ from opentelemetry.instrumentation.hardware.version import __version__
 
 _LOG = logging.getLogger(__name__)
 
-_REFUSED = r"[^A-Za-z0-9_.\-/]"
-"""Characters that the SDK does not accept in the name of an instrument."""
+_REFUSED = r"[^A-Za-z0-9_.\-/]"  # characters that the SDK does not accept in the name of an instrument
 
+# The context of every observation: without a span, since the span in which a collection happens to run is unrelated. It
+# is not empty because the SDK would replace an empty one with the current context.
 _CONTEXT = set_value("scope", SCOPE, Context())
-"""The context of every observation: without a span, since the span in which a collection happens to run is unrelated.
-It is not empty because the SDK would replace an empty one with the current context."""
 
+# Metrics whose series end with a pod or a job.
 _RENEWED = (HW_HOLDER_INFO.name, HW_HOLDER_MEMORY.name, HW_HOLDER_UTILIZATION.name)
-"""Metrics whose series end with a pod or a job."""
 
+# Scopes of metrics that the program would not export without us.
 _NOT_THE_PROGRAMS = (SCOPE, "opentelemetry.sdk")
-"""Scopes of metrics that the program would not export without us."""
 
-_Key: TypeAlias = "tuple[str, ...]"
-"""See :attr:`.model.Metric.key`."""
+_Key: TypeAlias = "tuple[str, ...]"  # see :attr:`.model.Metric.key`
 
 
 class Instruments:
@@ -271,8 +269,7 @@ class Instruments:
         return name if number == 1 else f"{name}.{number}"  # the SDK refuses more than 255 characters
 
 
-_TWICE = "shutdown can only be called once"
-"""What the SDK logs at a second shutdown."""
+_TWICE = "shutdown can only be called once"  # what the SDK logs at a second shutdown
 
 
 def limit_messages(provider: MeterProvider, most: int) -> None:

@@ -36,14 +36,14 @@ class Scope(Enum):
 class Window(Enum):
     """How the readings between two collections are combined into one value."""
 
-    LAST = "last"
-    """The newest reading: counters, up-down counters and facts."""
-    MEAN = "mean"
-    """The mean over time; each reading stands for the interval that it ends."""
-    PEAK = "peak"
-    """The highest reading."""
+    LAST = "last"  # the newest reading: counters, up-down counters and facts
+
+    MEAN = "mean"  # the mean over time; each reading stands for the interval that it ends
+
+    PEAK = "peak"  # the highest reading
+
+    # The increase of one running total over the increase of another; the value is a :class:`CounterRatio`.
     RATIO = "ratio"
-    """The increase of one running total over the increase of another; the value is a :class:`CounterRatio`."""
 
 
 class CounterRatio(NamedTuple):
@@ -62,8 +62,7 @@ class Rate(NamedTuple):
 Number: TypeAlias = "int | float"
 Value: TypeAlias = "int | float | CounterRatio | Rate"
 
-Point: TypeAlias = "tuple[Series, Value]"
-"""One value that a source has read."""
+Point: TypeAlias = "tuple[Series, Value]"  # one value that a source has read
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -198,8 +197,8 @@ class Problem(NamedTuple):
     fix: str = ""
 
 
+# By metric, the value and attributes of each of its series.
 Values: TypeAlias = "dict[Metric, list[tuple[Number, Attributes]]]"
-"""By metric, the value and attributes of each of its series."""
 
 
 class Snapshot(NamedTuple):

@@ -15,11 +15,9 @@ from typing import Any, Final, TypeAlias
 from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, expressions, filters
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
-Word: TypeAlias = "Callable[[str], str | None]"
-"""Returns the normalized word, or None if the word is invalid."""
+Word: TypeAlias = "Callable[[str], str | None]"  # returns the normalized word, or None if the word is invalid
 
-SPAN_FIELDS: Final = ("name", "kind", "scope")
-"""What the words of ``SPANS_FILTER`` refer to."""
+SPAN_FIELDS: Final = ("name", "kind", "scope")  # what the words of ``SPANS_FILTER`` refer to
 
 _ADDRESS: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+")
 

@@ -15,8 +15,8 @@ _SHAPES: Final = (
     (re.compile(r"(?<=[\w/])\?[^\s'\"]*=[^\s'\"]*"), ""),  # of a path
 )
 
+# Characters of the shortest header value that is searched for. Shorter ones would be found in any text.
 _SHORTEST: Final = 4
-"""Characters of the shortest header value that is searched for. Shorter ones would be found in any text."""
 
 
 def redacted(text: str) -> str:

@@ -28,19 +28,17 @@ from opentelemetry.instrumentation.hardware.system import identity
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.job import Job, read_job, text
 
+# What else SLURM tells its jobs, and the variable with it.
 _SLURM = {
     "slurm.job.name": "SLURM_JOB_NAME",
     "slurm.partition": "SLURM_JOB_PARTITION",
     "slurm.account": "SLURM_JOB_ACCOUNT",
     "slurm.user": "SLURM_JOB_USER",
 }
-"""What else SLURM tells its jobs, and the variable with it."""
 
-_AGENTS = uuid.UUID("6d2a0c1e-5b7f-5d0e-9b1c-0f4c8e3a7d52")
-"""The namespace of the UUIDs of agents."""
+_AGENTS = uuid.UUID("6d2a0c1e-5b7f-5d0e-9b1c-0f4c8e3a7d52")  # the namespace of the UUIDs of agents
 
-SIMULATED = "otel_hardware.simulated"
-"""Whether the GPUs are simulated."""
+SIMULATED = "otel_hardware.simulated"  # whether the GPUs are simulated
 
 _JOB_IDS = {"slurm": "slurm.job.id", "ray": "ray.job_id"}
 

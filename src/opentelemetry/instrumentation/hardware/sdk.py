@@ -39,13 +39,13 @@ _LOCK_NAMES = (
     "_instrument_id_instrument_lock",  # the same in SDK 1.39
 )
 
+# Series of an instrument that the SDK may keep, if those of earlier times can be forgotten.
 _MOST_SERIES = 1000
-"""Series of an instrument that the SDK may keep, if those of earlier times can be forgotten."""
 
 # -- spans
 
+# Called with a span, and its name, context, kind, attributes and start time as given to ``Tracer.start_span``.
 DroppedSpan = Callable[[Any, str, Any, Any, Any, "int | None"], None]
-"""Called with a span, and its name, context, kind, attributes and start time as given to ``Tracer.start_span``."""
 
 
 class TraceHook:

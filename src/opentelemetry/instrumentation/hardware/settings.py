@@ -38,14 +38,11 @@ from opentelemetry.instrumentation.hardware.redaction import redacted
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
 
-SOURCE_GROUP: Final = "opentelemetry_hardware_source"
-"""The entry point group of third-party sources."""
+SOURCE_GROUP: Final = "opentelemetry_hardware_source"  # the entry point group of third-party sources
 
-_JOB: Final = PREFIX + "JOB"
-"""Set by this package in the environment of child processes; not a setting."""
+_JOB: Final = PREFIX + "JOB"  # set by this package in the environment of child processes; not a setting
 
-_MOST_VALUES: Final = 1000
-"""Values of attributes for which it is known whether the series is exported."""
+_MOST_VALUES: Final = 1000  # values of attributes for which it is known whether the series is exported
 
 _LOG = logging.getLogger(__name__)
 

@@ -525,6 +525,7 @@ _MEMORY_SHARE = _first(
 _MEMORY_METRICS = (c.HW_GPU_MEMORY_USAGE, c.HW_GPU_MEMORY_LIMIT, c.HW_GPU_MEMORY_UTILIZATION)
 _POWER_METRICS = (c.HW_POWER, c.HW_POWER_LIMIT)
 
+# The keys that W&B repeats as ``gpu.process.{i}`` for a GPU that the process uses.
 _OF_PROCESSES = (
     _row("gpu.{i}.gpu", "%", "share of time in which a kernel ran", c.HW_GPU_UTILIZATION, _GENERAL, 100),
     _row("gpu.{i}.memory", "%", "share of time in which memory was accessed", c.HW_GPU_UTILIZATION, _BY_MEMORY, 100),
@@ -540,7 +541,6 @@ _OF_PROCESSES = (
     ),
     ("gpu.{i}.powerPercent", "%", "power draw / enforced power limit", _power_percent, _POWER_METRICS, ""),
 )  # fmt: skip
-"""The keys that W&B repeats as ``gpu.process.{i}`` for a GPU that the process uses."""
 
 _CORRECTED = "corrected errors of the device memory since the driver was loaded"
 _NVLINK = "W&B takes GPM's rate; this is the increase of the driver's counter"
@@ -607,6 +607,7 @@ NVIDIA: Final = (
     ),
 )  # fmt: skip
 
+# W&B reports 0 for missing values; here the key is absent.
 AMD: Final = _each(
     lambda points: points.gpus("AMD"),
     _row("gpu.{i}.gpu", "%", "utilization of the graphics engine", c.HW_GPU_UTILIZATION, _GENERAL, 100),
@@ -626,7 +627,6 @@ AMD: Final = _each(
     _row("gpu.{i}.powerWatts", "W", "power", c.HW_POWER),
     ("gpu.{i}.powerPercent", "%", "power / power limit", _power_percent, _POWER_METRICS, ""),
 )  # fmt: skip
-"""W&B reports 0 for missing values; here the key is absent."""
 
 APPLE: Final = _each(
     lambda points: points.gpus("Apple"),
@@ -657,6 +657,7 @@ APPLE: Final = _each(
 
 _IPU = "of gcipuinfo, of each IPU that the process or a child of it uses"
 
+# The keys that W&B reported for an IPU until its Go backend became the default (0.18).
 GRAPHCORE: Final = _each(
     _ipus,
     *(
@@ -672,7 +673,6 @@ GRAPHCORE: Final = _each(
         )
     ),
 )  # fmt: skip
-"""The keys that W&B reported for an IPU until its Go backend became the default (0.18)."""
 
 OPENMETRICS: Final = (
     Key(
@@ -803,6 +803,7 @@ TRAINIUM: Final = (
     ),
 )  # fmt: skip
 
+# All keys by the source that their points come from; those of the host, of several.
 KEYS: Final[Mapping[str, tuple[Key, ...]]] = {
     "host": HOST,
     "nvidia": NVIDIA,
@@ -813,4 +814,3 @@ KEYS: Final[Mapping[str, tuple[Key, ...]]] = {
     "tpu": TPU,
     "trainium": TRAINIUM,
 }
-"""All keys by the source that their points come from; those of the host, of several."""

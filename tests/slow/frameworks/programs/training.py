@@ -9,8 +9,7 @@ import torch
 
 from opentelemetry import trace
 
-SECONDS = 0.5
-"""The least duration of a step."""
+SECONDS = 0.5  # the least duration of a step
 
 if __name__ == "__main__":
     tracer = trace.get_tracer(__name__)

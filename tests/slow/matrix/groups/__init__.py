@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.slow.matrix.case import Case
 
+# The groups, and what each is about.
 GROUPS: Final = {
     "servers": "web servers, task queues, processes, threads, event loops and signals",
     "processes": "programs that wait for all of their children, exec, or drop their privileges; the agent's end",
@@ -20,7 +21,6 @@ GROUPS: Final = {
     "endpoints": "scraped endpoints that hang, flood or answer garbage",
     "environments": "flags of the interpreter, locales, ways to start a program",
 }
-"""The groups, and what each is about."""
 
 
 def cases(groups: Iterable[str]) -> list[Case]:

@@ -17,9 +17,9 @@ GROUP: Final = "backends"
 
 _WAYS: Final = ("return", "exit", "exception", "term", "_exit", "kill")
 
+# Seconds by which the end may be later: 2 s are promised for receivers that hang, the rest is for slow machines. The
+# SDK alone waits for 10 s and more.
 DELAY: Final = 6.0
-"""Seconds by which the end may be later: 2 s are promised for receivers that hang, the rest is for slow machines. The
-SDK alone waits for 10 s and more."""
 
 
 def _status(code: int, *headers: bytes, body: bytes = b"", reason: str = "X") -> Handler:
@@ -64,8 +64,8 @@ def _closes_in_answer(connection: socket.socket) -> None:
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Le")
 
 
+# An ExportMetricsServiceResponse: 5 points were rejected.
 _PARTIAL: Final = b"\x0a\x0d\x08\x05\x12\x09too large"
-"""An ExportMetricsServiceResponse: 5 points were rejected."""
 
 _PROTOBUF: Final = b"Content-Type: application/x-protobuf"
 
@@ -194,6 +194,7 @@ _PLACES: Final = {
     "ipv6-refused": "http://[::1]:9",
 }
 
+# The faults that are tried with each way to end; the others only with an exit.
 _MAIN: Final = frozenset(
     f"{protocol}-{fault}"
     for protocol, faults in {
@@ -202,7 +203,6 @@ _MAIN: Final = frozenset(
     }.items()
     for fault in (*faults.split(), "refused", "dropped", "tls-at-plain", "hangs-at-accept", "at-hangs-at-accept")
 )
-"""The faults that are tried with each way to end; the others only with an exit."""
 
 _FAST: Final = {"http-refused-exit", "http-hangs-at-accept-exit"}
 

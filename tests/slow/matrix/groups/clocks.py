@@ -82,6 +82,7 @@ int pthread_cond_clockwait(pthread_cond_t *c, pthread_mutex_t *m, clockid_t id, 
 _HOUR: Final = 3600
 _YEAR: Final = 365 * 86400
 
+# Seconds by which the time of day and the monotonic clock jump.
 _STEPS: Final = {
     "real-1-s-back": (-1, 0),
     "real-1-s-forwards": (1, 0),
@@ -98,7 +99,6 @@ _STEPS: Final = {
     "both-1-h-forwards": (_HOUR, _HOUR),
     "both-30-s-forwards": (30, 30),
 }
-"""Seconds by which the time of day and the monotonic clock jump."""
 
 
 def _clock(after: float, real: int, mono: int) -> Surroundings:

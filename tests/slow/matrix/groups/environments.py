@@ -28,10 +28,10 @@ import opentelemetry.instrumentation.hardware as package
 
 GROUP: Final = "environments"
 
+# What a program adds to its path that starts OpenTelemetry itself.
 CODE: Final = os.pathsep.join(
     [*(path for path in sys.path if path.endswith("-packages")), str(Path(package.__file__).parents[3])]
 )
-"""What a program adds to its path that starts OpenTelemetry itself."""
 
 _FLAGS: Final = (
     *(("-O",), ("-OO",), ("-B",), ("-s",), ("-u",), ("-b",), ("-bb",), ("-q",), ("-v",), ("-P",), ("-d",)),
@@ -40,8 +40,8 @@ _FLAGS: Final = (
     *(("-W", "error"), ("-W", "error::DeprecationWarning"), ("-W", "always"), ("-W", "ignore")),
 )
 
+# Flags with which the interpreter ignores PYTHONPATH or site-packages.
 _OWN_START: Final = (("-I",), ("-E",), ("-S",), ("-I", "-S"), ("-E", "-S", "-O"), ("-I", "-W", "error", "-X", "dev"))
-"""Flags with which the interpreter ignores PYTHONPATH or site-packages."""
 
 _VARIABLES: Final[Mapping[str, Mapping[str, str]]] = {
     "optimize": {"PYTHONOPTIMIZE": "2"},
@@ -84,6 +84,7 @@ _ESCAPES: Final = {
 }
 _ODD_NAME: Final = {"MATRIX_FIRST": f"open('/proc/self/comm', 'w').write({ESCAPES[:7]!r})"}
 
+# What a program does before it starts OpenTelemetry.
 _FIRST: Final = {
     "recursion-limit": "import sys; sys.setrecursionlimit(200)",
     "switch-interval": "import sys; sys.setswitchinterval(1e-6)",
@@ -111,7 +112,6 @@ _FIRST: Final = {
     "broken-module": "import sys\nsys.modules['psutil'] = None",
     "broken-binding": "import sys\nsys.modules['pynvml'] = None",
 }
-"""What a program does before it starts OpenTelemetry."""
 
 
 @contextmanager

@@ -35,12 +35,12 @@ _LIMITS: Final = (
     ),
 )
 
+# Limits that leave no room for all threads or files of the package. One warning says so.
 _TOO_LITTLE: Final = {
     *(f"NOFILE={number}" for number in (9, 10, 12, 14, 16, 18)),
     *(f"AS={number * _MIB}" for number in (150, 200, 300, 400)),
     *(f"DATA={number * _MIB}" for number in (50, 100)),
 }
-"""Limits that leave no room for all threads or files of the package. One warning says so."""
 
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     **{
@@ -62,6 +62,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     **{f"blocked-{name}": (f"block={name}",) for name in ("SIGCHLD", "SIGTERM", "SIGALRM")},
 }
 
+# Shell commands in a mount namespace; $1 is a folder, $2 is the temporary folder, and $3 is the home folder.
 _MOUNTS: Final = {
     "no-proc": "mount -t tmpfs none /proc",
     "no-sys": "mount -t tmpfs none /sys",
@@ -93,7 +94,6 @@ _MOUNTS: Final = {
     "read-only-home": 'mount -t tmpfs -o ro none "$3"',
     "many-mounts": 'for n in $(seq 300); do mkdir -p "$1/m$n"; mount -t tmpfs none "$1/m$n"; done',
 }
-"""Shell commands in a mount namespace; $1 is a folder, $2 is the temporary folder, and $3 is the home folder."""
 
 _NAMESPACES: Final = {
     "pid-namespace": ("--pid", "--fork"),

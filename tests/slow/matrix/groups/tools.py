@@ -13,6 +13,7 @@ from tests.slow.matrix.groups.environments import CODE
 
 GROUP: Final = "tools"
 
+# Each tool: the setting of its path, and what else must be set.
 _TOOLS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "nvidia-smi": ("NVIDIA_SMI", {"NVML": "off"}),
     "amd-smi": ("AMD_SMI", {"AMDGPU": "off", "ROCM_SMI": "off"}),
@@ -21,7 +22,6 @@ _TOOLS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "macmon": ("MACMON", {"APPLE_GPU_STATS": "off", "IOREG": "off"}),
     "ioreg": ("IOREG", {"APPLE_GPU_STATS": "off", "MACMON": "off"}),
 }
-"""Each tool: the setting of its path, and what else must be set."""
 
 _SCRIPTS: Final = {
     "hangs": "exec sleep 3600",

@@ -22,22 +22,23 @@ from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Event, Metric, Number, Point, Rate, Series
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Owner
 
-STATES: Final = ("ok", "degraded", "failed")
-"""Values of ``hw.state``."""
+STATES: Final = ("ok", "degraded", "failed")  # values of ``hw.state``
 
+# GPU tasks with a utilization that is a share of time, so that its integral is busy time.
 TIMED: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video")
-"""GPU tasks with a utilization that is a share of time, so that its integral is busy time."""
 
 _POWER: Final = Series(c.HW_POWER)
 _POWER_LIMIT: Final = Series(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"})
 _POWER_UTILIZATION: Final = Series(c.HW_POWER_UTILIZATION)
 _PLAUSIBLE_SHARE: Final = Field(c.HW_POWER_UTILIZATION)
 _ENERGY: Final = Series(c.HW_ENERGY)
+
+# Metrics of used memory, total memory, and their ratio.
 _MEMORY: Final = (
     (Series(c.HW_GPU_MEMORY_USAGE), Series(c.HW_GPU_MEMORY_LIMIT), Series(c.HW_GPU_MEMORY_UTILIZATION)),
     (Series(c.HW_NPU_MEMORY_USAGE), Series(c.HW_NPU_MEMORY_LIMIT), Series(c.HW_NPU_MEMORY_UTILIZATION)),
 )
-"""Metrics of used memory, total memory, and their ratio."""
+
 _PEAKS: Final[Mapping[Metric, Metric]] = {
     c.HW_POWER: c.HW_POWER_PEAK,
     c.HW_TEMPERATURE: c.HW_TEMPERATURE_PEAK,
@@ -48,11 +49,9 @@ _GENERAL_PEAK: Final = Series(c.HW_GPU_UTILIZATION_PEAK)
 _BUSY: Final = {
     Series(c.HW_GPU_UTILIZATION, {c.GPU_TASK: task}): Series(c.HW_GPU_TIME, {c.GPU_TASK: task}) for task in TIMED
 }
-_MOST_READINGS: Final = 32
-"""Maximum number of readings for which a failed device is not read."""
+_MOST_READINGS: Final = 32  # maximum number of readings for which a failed device is not read
 
-_MOST_EVENTS: Final = 64
-"""Events of a device that are kept until they are emitted, at its next reading."""
+_MOST_EVENTS: Final = 64  # events of a device that are kept until they are emitted, at its next reading
 
 _LOG = logging.getLogger(__name__)
 

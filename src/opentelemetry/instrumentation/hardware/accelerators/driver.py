@@ -12,11 +12,11 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_pa
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
+# A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics.
 Usage = tuple[Device, Mapping[Field, object]]
-"""A device that the observed program uses, and how much of it, by fields of ``process.*`` metrics."""
 
+# By PID of each process that uses a device, the bytes of its memory in use; None if unknown.
 Holders = Mapping[int, "int | None"]
-"""By PID of each process that uses a device, the bytes of its memory in use; None if unknown."""
 
 EXCLUSIVE_PROCESS: Final = "EXCLUSIVE_PROCESS"
 PROHIBITED: Final = "PROHIBITED"

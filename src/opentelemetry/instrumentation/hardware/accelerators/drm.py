@@ -13,8 +13,8 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
+# By kernel driver, what makes a device of a card and its index.
 Makers: TypeAlias = Mapping[str, Callable[[Files, Card, int], SysfsDevice]]
-"""By kernel driver, what makes a device of a card and its index."""
 
 
 class DrmDriver(AcceleratorDriver):

@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, card
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
+# The engines of a GPU, by the names of its driver, and the tasks of ``process.gpu.utilization``.
 TASKS: Final[Mapping[str, str]] = {
     # amdgpu
     "gfx": "general",
@@ -51,7 +52,6 @@ TASKS: Final[Mapping[str, str]] = {
     "bin": "general",
     "csd": "general",
 }
-"""The engines of a GPU, by the names of its driver, and the tasks of ``process.gpu.utilization``."""
 
 MEMORY: Final = {"gpu": Field(c.PROCESS_GPU_MEMORY_USAGE), "npu": Field(c.PROCESS_NPU_MEMORY_USAGE)}
 UTILIZATION: Final[Mapping[str, Field]] = {
@@ -118,8 +118,8 @@ class Held(NamedTuple):
     client: Client
 
 
+# By device, see :attr:`.sysfs.Card.place`, and by number, its clients.
 Found = Mapping[str, Mapping[str, Held]]
-"""By device, see :attr:`.sysfs.Card.place`, and by number, its clients."""
 
 
 def parse(text: bytes) -> Client | None:

@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Number, Rate, Series
 
+# By unit of a driver, the factor to the base unit, as numerator and denominator.
 SCALES: Final[Mapping[str, tuple[int, int]]] = {
     "": (1, 1),
     "%": (1, 100),
@@ -53,7 +54,6 @@ SCALES: Final[Mapping[str, tuple[int, int]]] = {
     "ns": (1, 10**9),
     "s/s": (1, 1),
 }
-"""By unit of a driver, the factor to the base unit, as numerator and denominator."""
 
 _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
     c.HW_TEMPERATURE_LIMIT: (20, 150),
@@ -66,6 +66,7 @@ _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
     c.HW_FAN_SPEED_RATIO: (0, 2),
 }
 
+# Plausible ranges in base units: that of the metric, else that of its unit, else 0 to 2**53.
 _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     "1": (0, 1),
     "Cel": (0, 150),
@@ -75,13 +76,11 @@ _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     "By": (0, 1 << 50),
     "{transfer}/s": (1, 10**13),
 }
-"""Plausible ranges in base units: that of the metric, else that of its unit, else 0 to 2**53."""
 
+# Plausible totals of a counter: 900 GB/s over NVLink is a petabyte in twenty minutes.
 _TOTALS: Final = (0, 1 << 62)
-"""Plausible totals of a counter: 900 GB/s over NVLink is a petabyte in twenty minutes."""
 
-_OVERSHOOT: Final = 1.001
-"""Ratios up to this are rounding errors of the driver, and clamped to 1."""
+_OVERSHOOT: Final = 1.001  # ratios up to this are rounding errors of the driver, and clamped to 1
 
 
 class Field:

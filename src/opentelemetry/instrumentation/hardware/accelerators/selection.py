@@ -15,6 +15,8 @@ from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
+# Variables of jobs of Slurm, PBS, LSF, Grid Engine, Flux, HTCondor and Kubernetes. In a job, the default is
+# ``visible``; elsewhere ``all``.
 SCHEDULERS: Final = (
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
@@ -25,15 +27,11 @@ SCHEDULERS: Final = (
     "_CONDOR_SCRATCH_DIR",
     "KUBERNETES_SERVICE_HOST",
 )
-"""Variables of jobs of Slurm, PBS, LSF, Grid Engine, Flux, HTCondor and Kubernetes. In a job, the default is
-``visible``; elsewhere ``all``.
-"""
 
-_PCI_DEVICES: Final = "/proc/bus/pci/devices"
-"""The PCI devices, each with its kernel driver."""
+_PCI_DEVICES: Final = "/proc/bus/pci/devices"  # the PCI devices, each with its kernel driver
 
+# Vendors with the same names for their devices: an index in ``DEVICES`` may mean a GPU of either.
 _GPU_DRIVERS: Final = ("nvidia", "amdgpu", "i915", "xe")
-"""Vendors with the same names for their devices: an index in ``DEVICES`` may mean a GPU of either."""
 
 _LOG = logging.getLogger(__name__)
 

@@ -57,11 +57,11 @@ _ALL_SUSPENDED: Final = (
 )
 
 
+# Times that spans look for the devices that the program uses. Later only slow readings do.
 _LOOKS: Final = 60
-"""Times that spans look for the devices that the program uses. Later only slow readings do."""
 
+# Seconds between the first two times; each of the next pauses is longer by as much, up to a second.
 _FIRST_LOOK: Final = 0.25
-"""Seconds between the first two times; each of the next pauses is longer by as much, up to a second."""
 
 
 class Holder(NamedTuple):

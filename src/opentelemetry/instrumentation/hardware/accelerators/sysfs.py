@@ -20,8 +20,8 @@ ACCEL: Final = "/sys/class/accel"
 # Least seconds between two readings that a rate is computed from.
 _LEAST_ELAPSED: Final = 0.1
 
+# By gigatransfers per second.
 PCIE_GENERATIONS: Final[Mapping[float, int]] = {2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6}
-"""By gigatransfers per second."""
 
 PCIE_GENERATION: Final = Field(c.HW_GPU_PCIE_GENERATION, least=1, most=9)
 PCIE_WIDTH: Final = Field(c.HW_GPU_PCIE_WIDTH, least=1, most=32)

@@ -19,30 +19,25 @@ from opentelemetry.instrumentation.hardware.bottlenecks.rules import (
 )
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import Signals
 
-WINDOW: Final = 60.0
-"""Seconds that a verdict looks at, by default."""
+WINDOW: Final = 60.0  # seconds that a verdict looks at, by default
 
-_WARM_UP: Final = 120.0
-"""Seconds of a program for which there is no verdict: it loads and compiles."""
+_WARM_UP: Final = 120.0  # seconds of a program for which there is no verdict: it loads and compiles
 
-_LOADING: Final = 0.02
-"""Growth of the memory in use, as a share of all per second, that is loading."""
+_LOADING: Final = 0.02  # growth of the memory in use, as a share of all per second, that is loading
 
-LEAST: Final = 40.0
-"""Seconds without whose samples there is no verdict."""
+LEAST: Final = 40.0  # seconds without whose samples there is no verdict
 
 _EMPTY: Final = 0.02
-_QUIET: Final = 0.05
-"""Highest shares of memory and of time that an unused GPU uses."""
+_QUIET: Final = 0.05  # highest shares of memory and of time that an unused GPU uses
 
+# Seconds over which the usual power of a device is a moving mean. It must outlast a hang.
 _USUAL: Final = 1000.0
-"""Seconds over which the usual power of a device is a moving mean. It must outlast a hang."""
 
+# A rule is the runner-up if all of its conditions miss their thresholds by at most this share.
 _CLOSE: Final = 0.2
-"""A rule is the runner-up if all of its conditions miss their thresholds by at most this share."""
 
+# Signals of which a window has the highest value; of the others, the mean.
 _MAXIMA: Final = ("failed", "recovery", "power_peak", "xids", "uncorrected", "oom_kills")
-"""Signals of which a window has the highest value; of the others, the mean."""
 
 
 class Verdict(NamedTuple):

@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 
 _OPERATORS: Final = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 
-_HYSTERESIS: Final = 0.8
-"""A verdict ends when a signal has fallen to this share of its threshold."""
+_HYSTERESIS: Final = 0.8  # a verdict ends when a signal has fallen to this share of its threshold
 
 
 class Condition(NamedTuple):
@@ -85,6 +84,7 @@ def _rule(name: str, meaning: str, cases: str, advice: str, source: str) -> Rule
     return Rule(name, meaning, tuple(map(_case, cases.split(" or "))), advice, source)
 
 
+# In the order in which they are asked. Conditions on unknown signals leave a rule undecided.
 RULES: Final[Sequence[Rule]] = (
     _rule(
         "failed",
@@ -182,16 +182,15 @@ RULES: Final[Sequence[Rule]] = (
         "ours",
     ),
 )
-"""In the order in which they are asked. Conditions on unknown signals leave a rule undecided."""
 
 NONE: Final = _rule("none", "as fast as this card runs", "busy >= 0.9, sm >= 0.25", "", "ours")
 IDLE: Final = _rule("none", "no program uses it", "memory < 0.02, busy < 0.05", "", "ours")
-FAULTS: Final = ("failed", "throttled", "link", "stuck")
-"""The rules about the GPU itself."""
+FAULTS: Final = ("failed", "throttled", "link", "stuck")  # the rules about the GPU itself
 
+# If all of these were asked and none matches, the program itself gives the GPU nothing to do.
 BEFORE_WAITING: Final = ("cpu_quota", "storage", "host_memory", "cpu", "neighbours", "transfer")
-"""If all of these were asked and none matches, the program itself gives the GPU nothing to do."""
 
+# What is said if no rule matches. They are not bottlenecks.
 WAITING: Final = _rule(
     "waiting",
     "the program gives it nothing to do",
@@ -199,4 +198,3 @@ WAITING: Final = _rule(
     "it waits for requests, locks or the network, which are not measured here",
     "ours",
 )
-"""What is said if no rule matches. They are not bottlenecks."""

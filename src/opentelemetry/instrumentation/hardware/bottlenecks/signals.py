@@ -12,14 +12,14 @@ Signals: TypeAlias = "dict[str, float]"
 
 Points: TypeAlias = "Callable[[Metric], Iterable[tuple[Number, Attributes]]]"
 
+# Xids after which the GPU needs a repair. https://docs.nvidia.com/deploy/xid-errors/
 CRITICAL_XIDS: Final = ("48", "62", "64", "74", "79", "95", "119", "120")
-"""Xids after which the GPU needs a repair. https://docs.nvidia.com/deploy/xid-errors/"""
 
+# Share of bits that may be wrong on a PCIe link. DCGM's health check has the same limit for replays.
 _BIT_ERRORS: Final = 1e-12
-"""Share of bits that may be wrong on a PCIe link. DCGM's health check has the same limit for replays."""
 
+# Bits per second of a PCIe lane, by generation.
 _LANE: Final = {1: 2.5e9, 2: 5e9, 3: 8e9, 4: 16e9, 5: 32e9, 6: 64e9}
-"""Bits per second of a PCIe lane, by generation."""
 
 
 class Signal(NamedTuple):
@@ -36,6 +36,7 @@ class Signal(NamedTuple):
     unit: str = "%"
 
 
+# By name, with what the evidence of a verdict says.
 SIGNALS: Final[Mapping[str, Signal]] = {
     "busy": Signal("busy", "hw.gpu.utilization general"),
     "least_busy": Signal("busy in the least busy sample", "hw.gpu.utilization general"),
@@ -79,7 +80,6 @@ SIGNALS: Final[Mapping[str, Signal]] = {
     "program_share": Signal("the program's part of it", "process.cpu.time, system.cpu.utilization"),
     "processes": Signal("processes of the program", "process.tree.count", ""),
 }
-"""By name, with what the evidence of a verdict says."""
 
 
 def signals(points: Points, rates: Mapping[Series, float], is_limited: bool = True) -> dict[str, Signals]:

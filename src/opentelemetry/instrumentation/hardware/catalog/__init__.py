@@ -24,12 +24,12 @@ from opentelemetry.instrumentation.hardware.catalog.scraped import *  # noqa: F4
 from opentelemetry.instrumentation.hardware.catalog.spans import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.model import Metric
 
-SCOPE: Final = "opentelemetry.instrumentation.hardware"
-"""The instrumentation scope of all metrics."""
+SCOPE: Final = "opentelemetry.instrumentation.hardware"  # the instrumentation scope of all metrics
 
+# The version of the semantic conventions that the standard metrics follow.
 SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.45.0"
-"""The version of the semantic conventions that the standard metrics follow."""
 
+# The words of the setting ``DETAIL``. Some turn on the metrics that have them as ``opt_in``, others more series.
 DETAILS: Final[Mapping[str, str]] = {
     "cpu": "one series per logical CPU, and their frequencies",
     "connections": "network connections by state",
@@ -41,12 +41,11 @@ DETAILS: Final[Mapping[str, str]] = {
     "bottlenecks": "what holds each GPU back",
     "holders": "pod, job and user on every series of a device, from otel-hardware run",
 }
-"""The words of the setting ``DETAIL``. Some turn on the metrics that have them as ``opt_in``, others more series."""
 
+# Every metric, in the order of the modules.
 CATALOG: Final[tuple[Metric, ...]] = tuple(
     value
     for module in (host, gpu, hardware, npu, process, scraped, own)
     for value in vars(module).values()
     if isinstance(value, Metric)
 )
-"""Every metric, in the order of the modules."""

@@ -83,18 +83,24 @@ SPAN_KIND: Final = "span.kind"
 REQUEST_MODEL: Final = "gen_ai.request.model"
 
 # Attribute sets that many metrics share.
+
+# Identifies a device or a part of one; ``hw.parent`` is the ``hw.id`` of the whole device.
 HW_DEVICE: Final = (HW_ID, HW_NAME, HW_PARENT)
-"""Identifies a device or a part of one; ``hw.parent`` is the ``hw.id`` of the whole device."""
+
+# The same, for metrics of devices of several types.
 HW_COMPONENT: Final = (HW_ID, HW_NAME, HW_TYPE, HW_PARENT)
-"""The same, for metrics of devices of several types."""
+
+# Attributes that describe a device. Only its ``info`` metric has them.
 HW_INFO: Final = (*HW_DEVICE, HW_VENDOR, HW_MODEL, HW_SERIAL_NUMBER, HW_DRIVER_VERSION, HW_FIRMWARE_VERSION, PCI_BDF)
-"""Attributes that describe a device. Only its ``info`` metric has them."""
+
+# A device and who uses it.
 HW_HOLDER: Final = (
     *(*HW_COMPONENT, HOLDER_STATE, K8S_NAMESPACE, K8S_POD_NAME, K8S_POD_UID, K8S_CONTAINER_NAME, CONTAINER_ID),
     *(SLURM_JOB_ID, USER_ID, USER_NAME),
 )
-"""A device and who uses it."""
 
+# Meaning and examples of the attributes that the semantic conventions do not define. Examples have the type of the
+# values.
 OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]]] = {
     SPAN_NAME: ("Name of the span; other for those beyond the limit.", ("POST /generate",)),
     SPAN_KIND: ("Kind of the span.", ("server", "internal")),
@@ -136,9 +142,8 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     SOURCE: ("Source of this package. A scraped endpoint has its name after a colon.", ("nvidia", "openmetrics:vllm")),
     OPENMETRICS_ENDPOINT: ("Name of a scraped endpoint in the setting OPENMETRICS.", ("vllm",)),
 }
-"""Meaning and examples of the attributes that the semantic conventions do not define. Examples have the type of the
-values."""
 
+# Meaning and examples of the resource attributes that the semantic conventions do not define.
 RESOURCE_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...] | tuple[bool, ...]]]] = {
     "training_job.id": ("Id of the job of SLURM, Ray, MPI or torchrun.", ("4711",)),
     "training_job.system": ("What runs the job.", ("slurm", "ray", "mpi", "torchelastic", "torch")),
@@ -153,4 +158,3 @@ RESOURCE_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, 
     "dl.node_rank": ("Number of the node in the job.", (0, 7)),
     "otel_hardware.simulated": ("Whether the GPUs are simulated.", (True,)),
 }
-"""Meaning and examples of the resource attributes that the semantic conventions do not define."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+# Each with its meaning.
 ERROR_TYPES: Final[Mapping[str, str]] = {
     "corrected": "ECC error of the device memory that was corrected",
     "uncorrected": "ECC error of the device memory that could not be corrected",
@@ -57,4 +58,3 @@ ERROR_TYPES: Final[Mapping[str, str]] = {
     "transmit_discard": "InfiniBand: packet that was discarded instead of sent",
     "link_integrity": "InfiniBand: errors of the local link exceeded a threshold",
 }
-"""Each with its meaning."""

@@ -18,6 +18,7 @@ XID_EVENT: Final = "hw.gpu.xid"
 RECOVERY_EVENT: Final = "hw.gpu.recovery_action"
 BOTTLENECK_EVENT: Final = "hw.gpu.bottleneck"
 
+# What each event means, and its attributes.
 EVENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     DEVICE_LOST: ("A device does not respond any more.", (*HW_COMPONENT, FAULT_REMEDY)),
     DEVICE_RECOVERED: ("A device that did not respond does so again.", HW_COMPONENT),
@@ -28,8 +29,8 @@ EVENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (*HW_COMPONENT, GPU_BOTTLENECK, FAULT_REMEDY),
     ),
 }
-"""What each event means, and its attributes."""
 
+# What the NVIDIA driver may require, by its number.
 RECOVERY_ACTIONS: Final[Mapping[int, str]] = {
     0: "nothing",
     1: "reset the GPU",
@@ -40,4 +41,3 @@ RECOVERY_ACTIONS: Final[Mapping[int, str]] = {
     6: "reset the bus",
     7: "reboot the system",
 }
-"""What the NVIDIA driver may require, by its number."""

@@ -27,14 +27,12 @@ def _metric(
     return Metric(name, kind, unit, help, attributes, window, scope, opt_in, opt_in_extras, source, standard, dips=dips)
 
 
-counter: Final = partial(_metric, Kind.COUNTER)
-"""A total that only increases; an observable counter."""
+counter: Final = partial(_metric, Kind.COUNTER)  # a total that only increases; an observable counter
 
+# A quantity that can be summed over its attributes; an observable up-down counter.
 updown: Final = partial(_metric, Kind.UPDOWN)
-"""A quantity that can be summed over its attributes; an observable up-down counter."""
 
-gauge: Final = partial(_metric, Kind.GAUGE)
-"""Any other value; an observable gauge."""
+gauge: Final = partial(_metric, Kind.GAUGE)  # any other value; an observable gauge
 
+# A value of each of many events; a histogram that is recorded when they happen, and not read from a source.
 histogram: Final = partial(_metric, Kind.HISTOGRAM)
-"""A value of each of many events; a histogram that is recorded when they happen, and not read from a source."""

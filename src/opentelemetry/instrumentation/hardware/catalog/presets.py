@@ -52,6 +52,7 @@ PRESETS: Final[Mapping[str, str]] = {
     "all": "everything but opt-in metrics",
 }
 
+# The series of the preset ``minimal``.
 MINIMAL: Final = _patterns(
     """
     hw.gpu.info hw.npu.info hw.status hw.energy hw.power hw.temperature{hw.sensor_location=gpu}
@@ -64,8 +65,8 @@ MINIMAL: Final = _patterns(
     process.cpu.utilization process.memory.usage
     """
 )
-"""The series of the preset ``minimal``."""
 
+# The series that the preset ``all`` adds to ``standard``.
 NOT_STANDARD: Final = _patterns(
     """
     hw.errors{error.type=sram_*} hw.errors{error.type=pcie_*} hw.gpu.frequency{hw.frequency.domain=graphics}
@@ -89,7 +90,6 @@ NOT_STANDARD: Final = _patterns(
     system.paging.faults{system.paging.fault.type=minor} system.paging.usage{system.paging.state=free}
     """
 )
-"""The series that the preset ``all`` adds to ``standard``."""
 
 
 def presets_of(metric: Metric) -> list[str]:

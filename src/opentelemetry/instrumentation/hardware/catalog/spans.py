@@ -76,13 +76,12 @@ SPAN_TREE_MEMORY_PEAK: Final = SpanAttribute(
 
 SPAN_ATTRIBUTES: Final = tuple(value for value in vars().values() if isinstance(value, SpanAttribute))
 
+# Attributes with the tokens that a span processed; the former names come second.
+# https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 TOKEN_COUNTS: Final = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
     ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
 )
-"""Attributes with the tokens that a span processed; the former names come second.
-https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
-"""
 
 
 class Proposal(NamedTuple):

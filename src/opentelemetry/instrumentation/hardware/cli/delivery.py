@@ -16,8 +16,7 @@ from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import PREFIX, export_interval
 
-_TIMEOUT = 2
-"""The exporter's timeout in seconds."""
+_TIMEOUT = 2  # the exporter's timeout in seconds
 
 _INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 

@@ -43,17 +43,14 @@ default (a setting that is not set).
 exit status: 0; 1 if something is wrong; 2 for wrong arguments.
 """
 
-_TIMEOUT = 3.0
-"""Seconds after which a source counts as hung."""
+_TIMEOUT = 3.0  # seconds after which a source counts as hung
 
-_WINDOW = 0.1
-"""Seconds between two readings: some values need two."""
+_WINDOW = 0.1  # seconds between two readings: some values need two
 
+# Sources that many machines do not have.
 _OPTIONAL = ("container", "hwmon", "infiniband", "openmetrics", "powercap")
-"""Sources that many machines do not have."""
 
-_NAMED = 5
-"""Metrics that a message names."""
+_NAMED = 5  # metrics that a message names
 
 _NOUNS = {
     DEVICE: "disk",
@@ -109,8 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
 # -- comparison
 
 
-_Series: TypeAlias = "Mapping[str, Mapping[str, int]]"
-"""The number of series of each metric, by source."""
+_Series: TypeAlias = "Mapping[str, Mapping[str, int]]"  # the number of series of each metric, by source
 
 
 def _earlier(path: str) -> _Series:

@@ -12,17 +12,18 @@ from opentelemetry.instrumentation.hardware.cli import otlp
 
 _GROUP: Final = "opentelemetry_metrics_exporter"
 
+# The package of each exporter.
 _PACKAGES: Final = {
     "otlp_proto_grpc": "opentelemetry-exporter-otlp-proto-grpc",
     "otlp_proto_http": "opentelemetry-exporter-otlp-proto-http",
     "prometheus": "opentelemetry-exporter-prometheus",
     "console": "opentelemetry-sdk",
 }
-"""The package of each exporter."""
 
 _NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
+
+# Beginnings and ends of the variables that a message names with their values. Others may have secrets.
 _SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
-"""Beginnings and ends of the variables that a message names with their values. Others may have secrets."""
 
 
 class Problem(NamedTuple):

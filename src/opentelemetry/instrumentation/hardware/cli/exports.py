@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
+# Seconds, and how many failures are printed in them if the endpoint comes and goes.
 _PERIOD, _MAX_PER_PERIOD = 600.0, 5
-"""Seconds, and how many failures are printed in them if the endpoint comes and goes."""
 
 _LATE = "no response in time"
 
-_MESSAGES = 10
-"""How many different messages of a receiver are printed. Some contain times or values."""
+_MESSAGES = 10  # how many different messages of a receiver are printed. Some contain times or values.
 
 
 class Exports:

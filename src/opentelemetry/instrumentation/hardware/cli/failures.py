@@ -10,8 +10,7 @@ from opentelemetry.instrumentation.hardware.redaction import redacted
 if TYPE_CHECKING:
     import requests
 
-_LONGEST: Final = 200
-"""Characters of an unknown error that are shown."""
+_LONGEST: Final = 200  # characters of an unknown error that are shown
 
 
 _NO_RESPONSE: Final = "no response before the timeout"
@@ -53,6 +52,7 @@ _NOT_HTTP: Final = (
     "if the port accepts OTLP over gRPC, set OTEL_EXPORTER_OTLP_PROTOCOL=grpc; if it requires TLS, use https://"
 )
 
+# A regular expression for each known error, the reason ("" for the error itself) and what to do.
 _CAUSES: Final = (
     (
         r"CERTIFICATE_VERIFY_FAILED",
@@ -76,7 +76,6 @@ _CAUSES: Final = (
     (r"UNIMPLEMENTED|^HTTP 40[45]\b", "", _RECEIVER),
     (r"^CANCELLED|DEADLINE_EXCEEDED|Read timed out|read timeout", _NO_RESPONSE, ""),
 )
-"""A regular expression for each known error, the reason ("" for the error itself) and what to do."""
 
 _UNREACHABLE: Final = (
     (r"connection refused", "connection refused"),

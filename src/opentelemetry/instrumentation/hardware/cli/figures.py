@@ -9,16 +9,15 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
+# The sensors of a device's temperature, in the order of preference. AMD Instinct GPUs have only the second.
 _SENSORS = ("gpu", "junction", "edge", "die", "board", "")
-"""The sensors of a device's temperature, in the order of preference. AMD Instinct GPUs have only the second."""
 
+# The tasks of a device's utilization, in the order of preference.
 _BUSY = ("general", "sm", "tensorcore", "matrix", "")
-"""The tasks of a device's utilization, in the order of preference."""
 
 _CLOCKS = ("sm", "graphics", "compute", "")
 
-THROTTLED = 0.005
-"""The share of time from which throttling is shown."""
+THROTTLED = 0.005  # the share of time from which throttling is shown
 
 _IDLE = ("idle", "iowait")
 

@@ -33,17 +33,14 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.cli.exports import Exports
     from opentelemetry.instrumentation.hardware.model import Attributes
 
-_SOURCES: Final = ("nvidia", "amd", "host", "filesystem", "holders")
-"""What a simulated host has."""
+_SOURCES: Final = ("nvidia", "amd", "host", "filesystem", "holders")  # what a simulated host has
 
+# What the agent of a simulated host would need is not known.
 _OWN: Final = (c.OWN_CPU_TIME.name, c.SOURCE_READ_DURATION.name)
-"""What the agent of a simulated host would need is not known."""
 
-_RETRY: Final = 1.0
-"""Seconds between two attempts to export while nothing has arrived yet."""
+_RETRY: Final = 1.0  # seconds between two attempts to export while nothing has arrived yet
 
-_BEHIND: Final = 3
-"""Intervals of export by which the clock may lag behind before a warning."""
+_BEHIND: Final = 3  # intervals of export by which the clock may lag behind before a warning
 
 
 class _Clock:

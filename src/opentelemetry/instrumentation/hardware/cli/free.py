@@ -62,17 +62,15 @@ restrict the choice. The GPUs are read through NVML, or nvidia-smi if NVML canno
 OTEL_PYTHON_HARDWARE_NVIDIA_SMI); those of AMD through the files of amdgpu, or amd-smi or rocm-smi.
 """
 
-_TIMEOUT = 60.0
-"""Seconds after which the driver counts as hung. Waking a suspended GPU takes seconds."""
+_TIMEOUT = 60.0  # seconds after which the driver counts as hung. Waking a suspended GPU takes seconds.
 
-_NAMED = 8
-"""The number of busy GPUs that an error message lists."""
+_NAMED = 8  # the number of busy GPUs that an error message lists
 
+# The sources, and the names of the vendors. The first one that may be present is the default.
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD"}
-"""The sources, and the names of the vendors. The first one that may be present is the default."""
 
+# The arguments of ``docker run`` for a container with the GPUs of a vendor.
 _CONTAINER = {"NVIDIA": "--gpus all", "AMD": "--device /dev/kfd --device /dev/dri"}
-"""The arguments of ``docker run`` for a container with the GPUs of a vendor."""
 
 _PREFIXES = "KMGTP"
 

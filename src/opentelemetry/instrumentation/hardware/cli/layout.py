@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-GAP = "  "
-"""Between two columns."""
+GAP = "  "  # between two columns
 
 
 def clip(text: str, width: int) -> str:

@@ -15,8 +15,7 @@ from opentelemetry.instrumentation.hardware.redaction import redacted
 
 _START = "otel-hardware: "
 
-_SDK_INTERVAL = 60.0
-"""Seconds between two messages of the SDK, which logs a failed export each time."""
+_SDK_INTERVAL = 60.0  # seconds between two messages of the SDK, which logs a failed export each time
 
 # What the SDK calls a setting, without the name of its variable.
 _VARIABLES = {

@@ -34,11 +34,9 @@ exit status: 0; 2 if nothing matches.
 """
 
 
-_UNLIMITED = 1000
-"""Columns if the output is no terminal: a line is then not cut."""
+_UNLIMITED = 1000  # columns if the output is no terminal: a line is then not cut
 
-_WIDE = 140
-"""Columns of a terminal that has room for kind and unit, too."""
+_WIDE = 140  # columns of a terminal that has room for kind and unit, too
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,16 +10,14 @@ from urllib.parse import urlsplit
 
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, unreachable
 
-SERVICE: Final = "otel-hardware"
-"""The service name of these commands, unless the environment sets another."""
+SERVICE: Final = "otel-hardware"  # the service name of these commands, unless the environment sets another
 
-DETECTOR: Final = "hardware_job"
-"""The entry point of our resource detector."""
+DETECTOR: Final = "hardware_job"  # the entry point of our resource detector
 
 _PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
 
+# The entry point of the exporter of each protocol.
 EXPORTERS: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
-"""The entry point of the exporter of each protocol."""
 
 
 class Destination(NamedTuple):

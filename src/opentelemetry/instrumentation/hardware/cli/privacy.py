@@ -20,6 +20,7 @@ from typing import Final
 _BYTE: Final = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 _GROUP: Final = r"[0-9a-fA-F]{1,4}"
 
+# What is private, by what it is called in a message. What has the name ``kept`` stays.
 _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "command lines": re.compile(r"(?<=<process_name>)(?P<kept>[^<\s]*)\s[^<]*"),
     "serial numbers": re.compile(
@@ -37,7 +38,6 @@ _PATTERNS: Final[Mapping[str, re.Pattern[str]]] = {
     "home folders": re.compile(r"(?P<kept>/(?:home|Users)/)[^/\s\"'\\]+"),
     "servers": re.compile(r"(?<= )[\w.-]*[a-zA-Z][\w.-]*(?=:/)"),
 }
-"""What is private, by what it is called in a message. What has the name ``kept`` stays."""
 
 _SERIAL: Final = re.compile(r"serial|asset_tag", re.IGNORECASE)
 

@@ -21,8 +21,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 
-_UNRELATED = ("sources", "sample_interval", "counter_origin")
-"""Settings that do not affect a source."""
+_UNRELATED = ("sources", "sample_interval", "counter_origin")  # settings that do not affect a source
 
 
 HELP = "capture raw driver output for a bug report"

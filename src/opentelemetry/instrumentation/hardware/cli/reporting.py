@@ -23,11 +23,9 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
-_LAST_READING = 0.5
-"""Seconds to wait for the last reading."""
+_LAST_READING = 0.5  # seconds to wait for the last reading
 
-_LAST_EXPORT = 5.0
-"""Seconds to wait for the last export."""
+_LAST_EXPORT = 5.0  # seconds to wait for the last export
 
 _LAST_EXPORT_ATTACHED = 2.0
 

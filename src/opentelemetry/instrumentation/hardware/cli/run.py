@@ -55,8 +55,7 @@ The exit status of a program that signal n killed is 128 + n; that of one that c
 process 1 of a container, the command also reaps orphaned processes, so no separate init is needed.
 """
 
-_FIRST_READING = 0.5
-"""Seconds to wait for the first reading of the program."""
+_FIRST_READING = 0.5  # seconds to wait for the first reading of the program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,11 +20,9 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import export_interval
 
-INTERVAL = 2.0
-"""Seconds between two readings that are shown on a terminal."""
+INTERVAL = 2.0  # seconds between two readings that are shown on a terminal
 
-_WIDTH = 100
-"""Columns if the output is no terminal."""
+_WIDTH = 100  # columns if the output is no terminal
 
 
 class Screen:

@@ -12,12 +12,12 @@ from opentelemetry.instrumentation.hardware.catalog import DETAILS
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, unmatched
 
+# The settings that ``--help`` shows, in short; ``--help-settings`` describes all.
 _COMMON: Final = {
     "sources": "sources to read, such as host,nvidia; -NAME leaves one out; default: all",
     "devices": "GPUs and NPUs to report, such as 0,1; visible: those that the program can use; default: all",
     "detail": f"more metrics: {', '.join(DETAILS)}",
 }
-"""The settings that ``--help`` shows, in short; ``--help-settings`` describes all."""
 
 
 def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
@@ -109,8 +109,7 @@ def config(arguments: argparse.Namespace) -> Config:
     return Config.read(flags, flags=True)
 
 
-_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-"""By the unit of a duration."""
+_SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}  # by the unit of a duration
 
 
 def seconds(text: str) -> float:

@@ -16,17 +16,14 @@ def _known(*names: str) -> tuple[int, ...]:
     return tuple(number for name in names if (number := getattr(signal, name, None)) is not None)
 
 
-ENDING = _known("SIGINT", "SIGTERM", "SIGHUP")
-"""Signals that ask a program to end."""
+ENDING = _known("SIGINT", "SIGTERM", "SIGHUP")  # signals that ask a program to end
 
+# Signals that are forwarded to a program: schedulers and users send them to request a checkpoint or a stack dump.
 FORWARDED = (*ENDING, *_known("SIGQUIT", "SIGUSR1", "SIGUSR2"))
-"""Signals that are forwarded to a program: schedulers and users send them to request a checkpoint or a stack dump."""
 
-KEYBOARD = _known("SIGINT", "SIGQUIT")
-"""Signals that a terminal sends to all foreground processes."""
+KEYBOARD = _known("SIGINT", "SIGQUIT")  # signals that a terminal sends to all foreground processes
 
-CHILD: int = getattr(signal, "SIGCHLD", 0)
-"""A child has ended; 0 if the system has no such signal."""
+CHILD: int = getattr(signal, "SIGCHLD", 0)  # a child has ended; 0 if the system has no such signal
 
 
 class Signals:

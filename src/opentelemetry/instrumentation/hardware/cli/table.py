@@ -15,6 +15,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Num
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.redaction import printable
 
+# Attributes that identify an object. They precede those that identify an aspect of it.
 IDENTITY = (
     c.FILESYSTEM_MOUNTPOINT,
     c.INTERFACE,
@@ -28,18 +29,15 @@ IDENTITY = (
     c.OPENMETRICS_ENDPOINT,
     c.SOURCE,
 )
-"""Attributes that identify an object. They precede those that identify an aspect of it."""
 
 _HIDDEN = frozenset({c.FILESYSTEM_TYPE, c.HW_TYPE, c.HW_PARENT, c.SERVER_ADDRESS, c.SERVER_PORT})
 
+# The attributes of ``hw.gpu.info`` and ``hw.npu.info`` that are shown, with words before their values.
 _FACTS = ((c.HW_MODEL, ""), (c.GPU_TYPE, ""), (c.HW_DRIVER_VERSION, "driver "), (c.PCI_BDF, "PCI "))
-"""The attributes of ``hw.gpu.info`` and ``hw.npu.info`` that are shown, with words before their values."""
 
-_LEAST = 8
-"""The least width of a column."""
+_LEAST = 8  # the least width of a column
 
-_VALUE = 32
-"""A longer value, a list of facts, does not determine the width of its column."""
+_VALUE = 32  # a longer value, a list of facts, does not determine the width of its column
 
 
 class _Row(NamedTuple):

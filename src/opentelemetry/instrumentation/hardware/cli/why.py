@@ -41,11 +41,9 @@ examples:
 exit status: 0 if nothing holds a GPU back, 3 if something does, 4 if nothing is known; 2 for wrong arguments.
 """
 
-_STEP = 2.0
-"""Seconds between two samples."""
+_STEP = 2.0  # seconds between two samples
 
-_BOTTLENECK, _UNKNOWN = 3, 4
-"""Exit statuses."""
+_BOTTLENECK, _UNKNOWN = 3, 4  # exit statuses
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

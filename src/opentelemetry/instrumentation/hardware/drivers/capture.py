@@ -38,8 +38,7 @@ from opentelemetry.instrumentation.hardware.version import __version__
 
 _FILES = "files"
 
-_UNRECORDED = ("forget", "release", "close")
-"""Methods that return nothing and are not recorded."""
+_UNRECORDED = ("forget", "release", "close")  # methods that return nothing and are not recorded
 
 _PID = "{pid}"
 

@@ -25,22 +25,19 @@ from opentelemetry.instrumentation.hardware.version import __version__
 _CHUNK: Final = 1 << 16
 _REDIRECTS: Final = 2
 
-_HEAD: Final = 1 << 16
-"""Maximum bytes that are received before the body."""
+_HEAD: Final = 1 << 16  # maximum bytes that are received before the body
 
+# Bytes that are read at once with the header. The default of Python 3.14 is longer than ``_HEAD``.
 _BUFFER: Final = 1 << 13
-"""Bytes that are read at once with the header. The default of Python 3.14 is longer than ``_HEAD``."""
 
+# Characters of the Content-Type that are kept: more than a media type and its parameters have.
 _TYPE: Final = 256
-"""Characters of the Content-Type that are kept: more than a media type and its parameters have."""
 
 _PIECES: Final = 10_000
-_PIECE: Final = 64
-"""A page may come in so many pieces, and in more if each has on average so many bytes."""
+_PIECE: Final = 64  # a page may come in so many pieces, and in more if each has on average so many bytes
 
 _PAUSE: Final = 1e-4
-_PIECES_PER_PAUSE: Final = 20
-"""Seconds for which the interpreter lock is released after so many pieces."""
+_PIECES_PER_PAUSE: Final = 20  # seconds for which the interpreter lock is released after so many pieces
 
 _REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
 

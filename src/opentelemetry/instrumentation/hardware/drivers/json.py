@@ -8,8 +8,7 @@ from typing import Final, NoReturn
 
 from opentelemetry.instrumentation.hardware.model import Number
 
-_DIGITS = 20
-"""Maximum digits of an integer. Converting a very long one would take minutes."""
+_DIGITS = 20  # maximum digits of an integer. Converting a very long one would take minutes.
 
 
 def _integer(digits: str) -> Number:

@@ -24,8 +24,7 @@ from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-MAX_MESSAGE: Final = 1 << 20
-"""Maximum size of an answer in bytes."""
+MAX_MESSAGE: Final = 1 << 20  # maximum size of an answer in bytes
 
 _PROGRAM: Final = """\
 import base64, json, sys
@@ -50,14 +49,12 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
+# Where the program has it. Looked up at import, because that takes a lock that a forked child could inherit.
 _PACKAGE: Final = find_spec("grpc")
-"""Where the program has it. Looked up at import, because that takes a lock that a forked child could inherit."""
 
-_START: Final = 10.0
-"""Seconds that the child may take to load grpcio."""
+_START: Final = 10.0  # seconds that the child may take to load grpcio
 
-_GRACE: Final = 1.0
-"""Seconds that the child may take in addition to the timeout of a call."""
+_GRACE: Final = 1.0  # seconds that the child may take in addition to the timeout of a call
 
 _LINE_LIMIT: Final = 2 * MAX_MESSAGE
 

@@ -19,12 +19,11 @@ from opentelemetry.instrumentation.hardware.drivers.child import POLL
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-DEADLINE = 10.0
-"""Seconds in which a child has to load a library."""
+DEADLINE = 10.0  # seconds in which a child has to load a library
 
-_PAUSE = 0.005
-"""Seconds between two checks whether the child has ended, after the end of its output."""
+_PAUSE = 0.005  # seconds between two checks whether the child has ended, after the end of its output
 
+# Loads the library and calls functions of it, each with the argument 0.
 _PROGRAM = """
 import ctypes, os, sys
 output = os.dup(1)
@@ -42,7 +41,6 @@ for name in sys.argv[2:]:
 os.write(output, b"done")
 os._exit(0)  # without the library's destructors
 """
-"""Loads the library and calls functions of it, each with the argument 0."""
 
 
 class _Trial(NamedTuple):

@@ -13,27 +13,21 @@ from opentelemetry.instrumentation.hardware.simulator.machine import Machine
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HostLoad
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, LocalFiles, Usage
 
-_TICKS: Final = 100
-"""Ticks per second of the times in ``/proc``."""
+_TICKS: Final = 100  # ticks per second of the times in ``/proc``
 
 _GROUP: Final = "/sys/fs/cgroup/simulated"
 
 _MOUNT: Final = b"9999 1 0:9999 / %b rw - cgroup2 cgroup2 rw\n" % _GROUP.encode()
 
-_PERIOD: Final = 0.1
-"""Seconds of a period of a CPU quota."""
+_PERIOD: Final = 0.1  # seconds of a period of a CPU quota
 
-PROGRAM: Final = 4242
-"""The program that holds the GPUs of a simulated server."""
+PROGRAM: Final = 4242  # the program that holds the GPUs of a simulated server
 
-_USER: Final = 70001
-"""Its user, whom no real machine should know."""
+_USER: Final = 70001  # its user, whom no real machine should know
 
-_TRAFFIC: Final = 20e6
-"""Bytes per second that it sends; it receives, and reads from the disk, twice as many."""
+_TRAFFIC: Final = 20e6  # bytes per second that it sends; it receives, and reads from the disk, twice as many
 
-_UPTIME: Final = 40 * 86400.0
-"""Seconds for which a simulated server has run at the start."""
+_UPTIME: Final = 40 * 86400.0  # seconds for which a simulated server has run at the start
 
 
 class SimulatedHost(LocalFiles):

@@ -20,24 +20,24 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 
 T = TypeVar("T")
 
-LINE_LIMIT: Final = 2 << 20
-"""Maximum bytes of a line; a tool that prints a longer one is killed."""
+LINE_LIMIT: Final = 2 << 20  # maximum bytes of a line; a tool that prints a longer one is killed
 
+# Periods without output after which a tool is killed, and after which a line is out of date.
 PERIODS: Final = 3
-"""Periods without output after which a tool is killed, and after which a line is out of date."""
 
 _BURST: Final = 1000
+
+# A tool is killed that prints more lines at once than :data:`_BURST` and ten per period since they were read last.
 _TIMES: Final = 10
-"""A tool is killed that prints more lines at once than :data:`_BURST` and ten per period since they were read last."""
 
+# Minimum timeout for the first line in seconds; the timeout is three periods if they are longer.
 _FIRST_LINE = 10.0
-"""Minimum timeout for the first line in seconds; the timeout is three periods if they are longer."""
 
+# Seconds to wait for the rest of a line. A tool blocks in the middle of a line that is longer than the pipe buffer.
 _REST_OF_LINE = 1.0
-"""Seconds to wait for the rest of a line. A tool blocks in the middle of a line that is longer than the pipe buffer."""
 
+# Longest delay before a restart in seconds. After a tool ran for longer, the delay begins at one second again.
 _LONGEST_BACKOFF = 60.0
-"""Longest delay before a restart in seconds. After a tool ran for longer, the delay begins at one second again."""
 
 
 class StreamingCommand:

@@ -18,11 +18,10 @@ from opentelemetry.instrumentation.hardware.drivers.child import Child, Output
 from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
+# Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on.
 _ENVIRONMENT = ("HOME",)
-"""Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on."""
 
-_SEARCHED = ("PATH", "LD_LIBRARY_PATH")
-"""Further variables passed to every tool, without relative folders."""
+_SEARCHED = ("PATH", "LD_LIBRARY_PATH")  # further variables passed to every tool, without relative folders
 
 
 class Tool(NamedTuple):

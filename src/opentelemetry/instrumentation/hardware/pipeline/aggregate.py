@@ -29,23 +29,22 @@ from opentelemetry.instrumentation.hardware.model import (
 )
 from opentelemetry.instrumentation.hardware.pipeline.counters import Counter, CounterStore, is_dip
 
+# Seconds without a value after which a series is dropped, at the next reading of its source.
 KEPT: Final = 600.0
-"""Seconds without a value after which a series is dropped, at the next reading of its source."""
 
+# Readings kept for the peaks of one series. On a longer steady fall, the one that differs least from those around it is
+# dropped, so that a window loses at most a thirtieth of the range of the values.
 _PEAKS = 64
-"""Readings kept for the peaks of one series. On a longer steady fall, the one that differs least from those around it
-is dropped, so that a window loses at most a thirtieth of the range of the values."""
 
 _INT64 = 2**63
 
-_MAX_VALUE = 1e100
-"""An upper bound of all measured quantities."""
+_MAX_VALUE = 1e100  # an upper bound of all measured quantities
 
+# Limit of values in a running integral; a larger one would swallow later ones by rounding.
 _MAX_MEAN = 2.0**53
-"""Limit of values in a running integral; a larger one would swallow later ones by rounding."""
 
+# Times and values: the newest reading, and before it each reading that is higher than all later ones.
 _Peaks: TypeAlias = "tuple[tuple[float, Number], ...]"
-"""Times and values: the newest reading, and before it each reading that is higher than all later ones."""
 
 
 class Sum(NamedTuple):

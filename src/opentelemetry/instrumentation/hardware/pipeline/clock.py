@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_LATE: Final = 1.0
-"""Seconds that a thread may wake late on a busy machine."""
+_LATE: Final = 1.0  # seconds that a thread may wake late on a busy machine
 
 
 class RunningClock:

@@ -28,8 +28,8 @@ from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
 
+# The totals that a reader saw last, at which its next windows begin.
 Marks: TypeAlias = "dict[Aggregator, Totals]"
-"""The totals that a reader saw last, at which its next windows begin."""
 
 
 class Reader:

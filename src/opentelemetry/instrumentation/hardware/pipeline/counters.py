@@ -8,12 +8,11 @@ from opentelemetry.instrumentation.hardware.model import Number, Series
 
 _INT64_MAX = 2**63 - 1
 
+# Largest decrease that is a correction. After a larger one, a part of the count is lost: before Linux 6.8, the idle
+# time of a CPU that went offline and came back, as all but one do at a suspend (commit 71fee48fb772 of the kernel).
 _MAX_DIP = 10
-"""Largest decrease that is a correction. After a larger one, a part of the count is lost: before Linux 6.8, the idle
-time of a CPU that went offline and came back, as all but one do at a suspend (commit 71fee48fb772 of the kernel)."""
 
-_LIMIT = 4096
-"""Maximum counters in a store. A counter beyond it works, but starts again in a later session."""
+_LIMIT = 4096  # maximum counters in a store. A counter beyond it works, but starts again in a later session.
 
 _Key: TypeAlias = "tuple[tuple[str, ...], frozenset[tuple[str, str | int]]]"
 

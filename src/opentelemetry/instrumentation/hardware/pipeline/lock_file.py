@@ -21,11 +21,9 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-HAS_LOCKS: Final = fcntl is not None
-"""Whether the operating system has record locks."""
+HAS_LOCKS: Final = fcntl is not None  # whether the operating system has record locks
 
-_HELD = (errno.EACCES, errno.EAGAIN)
-"""Another process has the lock."""
+_HELD = (errno.EACCES, errno.EAGAIN)  # another process has the lock
 
 
 class HostileError(OSError):
@@ -109,8 +107,7 @@ class LockFile:
             os.close(self._descriptor)
 
 
-_FLOCK = "@hhqqi0q"
-"""``struct flock`` of Linux."""
+_FLOCK = "@hhqqi0q"  # ``struct flock`` of Linux
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

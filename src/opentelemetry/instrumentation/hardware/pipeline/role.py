@@ -14,14 +14,13 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 
 _LOG = logging.getLogger(__name__)
 
+# Maximum seconds between two attempts to get the lock. An attempt takes CPU time, mostly to wake the thread.
 _MAX_PAUSE = 10.0
-"""Maximum seconds between two attempts to get the lock. An attempt takes CPU time, mostly to wake the thread."""
 
+# Seconds between two attempts while there is no reader, of which the first collection should be complete.
 _NO_READER = 2.0
-"""Seconds between two attempts while there is no reader, of which the first collection should be complete."""
 
-_HUNG_AFTER = 10.0
-"""Seconds after which the file system of the lock counts as hung."""
+_HUNG_AFTER = 10.0  # seconds after which the file system of the lock counts as hung
 
 
 class Role:

@@ -26,35 +26,30 @@ from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Demand
 
 _LOG = logging.getLogger(__name__)
 
+# Number of its periods after which a reading expires, and after which a source that is being read counts as hung.
 PERIODS = 3
-"""Number of its periods after which a reading expires, and after which a source that is being read counts as hung."""
 
+# Seconds. For expiry, a shorter period counts as this: a busy machine delays threads by tenths of a second.
 SHORTEST_PERIOD = 1.0
-"""Seconds. For expiry, a shorter period counts as this: a busy machine delays threads by tenths of a second."""
 
+# Seconds between readings while no reader has collected for a long time, so that a scrape now and then is complete.
 IDLE_PERIOD = 30.0
-"""Seconds between readings while no reader has collected for a long time, so that a scrape now and then is complete."""
 
-RETRY = (1.0, 60.0)
-"""First and longest delay in seconds until a failed source is opened again."""
+RETRY = (1.0, 60.0)  # first and longest delay in seconds until a failed source is opened again
 
 
-_WARNING_PERIOD = 600.0
-"""Least seconds between two warnings that the metrics of a source are missing."""
+_WARNING_PERIOD = 600.0  # least seconds between two warnings that the metrics of a source are missing
 
 
+# CPU seconds of each of two consecutive readings after which the source rests. A single one may contain a garbage
+# collection of the program.
 _LONG = 0.05
-"""CPU seconds of each of two consecutive readings after which the source rests. A single one may contain a garbage
-collection of the program."""
 
-_REST = 60
-"""Length of the rest, as a multiple of the CPU seconds: a source that floods takes 1.7 % of a core."""
+_REST = 60  # length of the rest, as a multiple of the CPU seconds: a source that floods takes 1.7 % of a core
 
-_SHORTEST = 0.01
-"""Least seconds between two readings of the same."""
+_SHORTEST = 0.01  # least seconds between two readings of the same
 
-_EARLY = 0.1
-"""What is due within this share of its period is read along with what is due now."""
+_EARLY = 0.1  # what is due within this share of its period is read along with what is due now
 
 
 class State(Enum):

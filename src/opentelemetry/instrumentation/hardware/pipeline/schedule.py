@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from math import inf
 
-_MISSED = 3.0
-"""Number of its intervals without a collection after which a reader counts as gone."""
+_MISSED = 3.0  # number of its intervals without a collection after which a reader counts as gone
 
+# Seconds. Collections that are closer to each other are flushes, and are not used to predict the interval.
 _SHORTEST = 0.05
-"""Seconds. Collections that are closer to each other are flushes, and are not used to predict the interval."""
 
+# Seconds without a collection until sampling slows down while no reader has collected twice.
 _UNKNOWN = 3600.0
-"""Seconds without a collection until sampling slows down while no reader has collected twice."""
 
 
 class CollectionSchedule:

@@ -34,15 +34,14 @@ from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 _LOG = logging.getLogger(__name__)
 
+# Seconds for which the sources wait to know whether this process reports the host, which takes milliseconds.
 _ROLE_WAIT = 1.0
-"""Seconds for which the sources wait to know whether this process reports the host, which takes milliseconds."""
 
+# Seconds to wait for the threads when closing. A thread that hangs in its driver ends when the driver returns.
 _LONGEST_JOIN = 1.0
-"""Seconds to wait for the threads when closing. A thread that hangs in its driver ends when the driver returns."""
 
 
-_FORMER_JOIN = 0.2
-"""Seconds for which a source waits for the end of an earlier thread that reads it."""
+_FORMER_JOIN = 0.2  # seconds for which a source waits for the end of an earlier thread that reads it
 
 
 class Session:

@@ -22,8 +22,8 @@ from opentelemetry.instrumentation.hardware.redaction import redacted
 
 _SHARES = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME, HW_GPU_THROTTLE_TIME)
 
+# Seconds to wait for the first and each further reading. A source that takes longer is shown as hung.
 _FIRST, _NEXT = 2.0, 0.5
-"""Seconds to wait for the first and each further reading. A source that takes longer is shown as hung."""
 
 
 class View(NamedTuple):

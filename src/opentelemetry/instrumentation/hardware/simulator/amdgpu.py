@@ -13,17 +13,16 @@ from typing import Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.simulator.machine import Gpu, Machine
 
-Content: TypeAlias = "bytes | OSError"
-"""Of a file, or the error of reading it."""
+Content: TypeAlias = "bytes | OSError"  # of a file, or the error of reading it
 
 DRM: Final = "/sys/class/drm"
 KFD: Final = "/sys/class/kfd/kfd"
 
+# Bits of ``indep_throttle_status``: a power limit, a temperature, and an external signal.
 _STATUS: Final = {"power": 0x01, "thermal": 0x01 << 32, "brake": 0x01 << 44, "": 0}
-"""Bits of ``indep_throttle_status``: a power limit, a temperature, and an external signal."""
 
+# Whose time the counters of an MI300 have: PROCHOT, PPT and the temperature of the socket.
 _RESIDENCY: Final = ("brake", "power", "thermal")
-"""Whose time the counters of an MI300 have: PROCHOT, PPT and the temperature of the socket."""
 
 
 def files(machine: Machine, pid: int) -> dict[str, Content]:

@@ -55,6 +55,7 @@ class Card(NamedTuple):
         return 0.985e9 * 2.0 ** (generation - 3) * width
 
 
+# By the name in a specification.
 CARDS: Final = {
     "t4": Card(
         "Tesla T4", 0x1EB8, (7, 5), 15 * GIB, 10.0, 70.0, 0.62, 93, (1590, 1590, 5001, 1470), pcie=(3, 16),
@@ -87,4 +88,3 @@ CARDS: Final = {
         "AMD Instinct MI210", 0x740F, (9, 0), 64 * GIB, 42.0, 300.0, 0.13, 100, (1700, 1700, 1600, 1000), vendor="amd",
     ),
 }  # fmt: skip
-"""By the name in a specification."""

@@ -16,23 +16,17 @@ from opentelemetry.instrumentation.hardware.simulator.scenarios import HOSTS, SC
 
 _LOG = logging.getLogger(__name__)
 
-STEP: Final = 0.1
-"""Seconds of a step. The energy counter is updated once in each."""
+STEP: Final = 0.1  # seconds of a step. The energy counter is updated once in each.
 
-_LONGEST: Final = 3600.0
-"""Seconds that are caught up at once, after a pause of the program."""
+_LONGEST: Final = 3600.0  # seconds that are caught up at once, after a pause of the program
 
-_COOLING: Final = 40.0
-"""Seconds in which the temperature approaches its end to a third."""
+_COOLING: Final = 40.0  # seconds in which the temperature approaches its end to a third
 
-_SAMPLES: Final = 100
-"""Steps of which the driver keeps the utilization."""
+_SAMPLES: Final = 100  # steps of which the driver keeps the utilization
 
-_DYNAMIC: Final = 2.2
-"""The exponent of the clock in the power of a load: voltage falls with the clock."""
+_DYNAMIC: Final = 2.2  # the exponent of the clock in the power of a load: voltage falls with the clock
 
-_SLOWEST: Final = 0.2
-"""Lowest clock under load, as a share of the highest."""
+_SLOWEST: Final = 0.2  # lowest clock under load, as a share of the highest
 
 
 class Spec(NamedTuple):

@@ -68,8 +68,8 @@ class HostLoad(NamedTuple):
         return min(1.0, self.others + min(1.0, max(0.0, self.program - cpu)))
 
 
+# Returns the load at a time in seconds, of a GPU by its index, of so many.
 Scenario: TypeAlias = Callable[[float, int, int], Load]
-"""Returns the load at a time in seconds, of a GPU by its index, of so many."""
 
 _TRAINING: Final = Load(busy=0.97, sm=0.9, tensor=0.62, dram=0.55, memory=0.82, pcie=0.06, links=0.35)
 
@@ -141,6 +141,7 @@ def _stalls(**some: float) -> Mapping[tuple[str, str], float]:
     }
 
 
+# By name. The first one is the default.
 SCENARIOS: Final[dict[str, Scenario]] = {
     "training": _training,
     "inference": _inference,
@@ -163,8 +164,8 @@ SCENARIOS: Final[dict[str, Scenario]] = {
     "storage": _starved,
     "neighbours": _starved,
 }
-"""By name. The first one is the default."""
 
+# By the name of the scenario. In the others, the host is the real one.
 HOSTS: Final[dict[str, HostLoad]] = {
     "one-core": HostLoad(program=1.0),
     "quota": HostLoad(program=2.0, quota=2.0, throttled=0.7, stalls=_stalls(cpu=0.6)),
@@ -172,4 +173,3 @@ HOSTS: Final[dict[str, HostLoad]] = {
     "neighbours": HostLoad(program=0.3, others=0.93, stalls=_stalls(cpu=0.7)),
     "full-disk": HostLoad(disk=0.97),
 }
-"""By the name of the scenario. In the others, the host is the real one."""

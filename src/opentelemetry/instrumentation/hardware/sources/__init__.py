@@ -26,8 +26,7 @@ from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 _LOG = logging.getLogger(__name__)
 
-SLOW = 10.0
-"""Seconds between two readings of what is expensive."""
+SLOW = 10.0  # seconds between two readings of what is expensive
 
 
 class SourceContext(NamedTuple):
@@ -188,6 +187,7 @@ def discover() -> dict[str, Callable[[], type[Source]]]:
     return sources
 
 
+# The sources that a word for a kind of hardware, or for a driver, may mean.
 _KINDS = {
     "intel": ("i915", "xe", "arc"),
     "nvidia, amd or intel": ("gpu", "gpus", "cuda", "rocm"),
@@ -205,7 +205,6 @@ _KINDS = {
     "trainium": ("neuron", "inferentia"),
     "openmetrics": ("prometheus",),
 }
-"""The sources that a word for a kind of hardware, or for a driver, may mean."""
 
 
 def unknown_source(word: str, known: Iterable[str]) -> str:

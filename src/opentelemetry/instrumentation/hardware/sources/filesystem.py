@@ -15,11 +15,9 @@ from opentelemetry.instrumentation.hardware.system.machine import Mount
 
 _LOG = logging.getLogger(__name__)
 
-_SLOWER = 5
-"""Number of sampling intervals between two readings."""
+_SLOWER = 5  # number of sampling intervals between two readings
 
-_UNLIMITED = 2**63 - 2**16
-"""A size that stands for no limit: gVisor reports all blocks that fit in int64."""
+_UNLIMITED = 2**63 - 2**16  # a size that stands for no limit: gVisor reports all blocks that fit in int64
 
 
 class Filesystem(Source):

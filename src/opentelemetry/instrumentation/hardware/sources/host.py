@@ -12,8 +12,8 @@ from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap
 
+# A field of a value type or file, and the metric and attributes that it is exported as.
 _Column: TypeAlias = "tuple[str, Metric, Attributes]"
-"""A field of a value type or file, and the metric and attributes that it is exported as."""
 
 _READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
 

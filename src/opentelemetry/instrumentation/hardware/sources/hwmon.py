@@ -24,30 +24,31 @@ from opentelemetry.instrumentation.hardware.system.files import names_or_empty, 
 _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
 
+# Drivers of GPUs, which the vendors' sources report, and one with the counters of powercap.
 _OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", "blackhole", "wormhole", "amd_energy"})
-"""Drivers of GPUs, which the vendors' sources report, and one with the counters of powercap."""
 
+# ``hw.type`` by driver; all others measure the board, the case or its power supply.
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "via_cputemp"), "cpu"),
     **dict.fromkeys(("nvme", "drivetemp"), "physical_disk"),
     **dict.fromkeys(("jc42", "spd5118"), "memory"),
     **dict.fromkeys(("mlx5", "bnxt_en", "ice", "ixgbe"), "network"),
 }
-"""``hw.type`` by driver; all others measure the board, the case or its power supply."""
 
+# Labels of the temperature of a whole CPU, the preferred first: Intel's, AMD's, and a sensor without a label.
 _PACKAGE: Final = (re.compile("Package id [0-9]+"), re.compile("Tdie"), re.compile("Tctl"), re.compile("temp1"))
-"""Labels of the temperature of a whole CPU, the preferred first: Intel's, AMD's, and a sensor without a label."""
 
+# Types of thermal zones that measure a CPU.
 _CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?", re.IGNORECASE)
-"""Types of thermal zones that measure a CPU."""
 
 _INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average)")
 
 _LIMITS: Final = {"max": "high.degraded", "crit": "high.critical"}
 
 _COLDEST: Final = -55
+
+# Celsius. Inputs without a sensor read values outside of this range, such as -128, -61 or 127.
 _HOTTEST: Final = 125
-"""Celsius. Inputs without a sensor read values outside of this range, such as -128, -61 or 127."""
 
 
 class _Component(NamedTuple):
@@ -83,8 +84,8 @@ class _Sensor(NamedTuple):
     limits: tuple[Point, ...] = ()
 
 
+# The files have integers in millidegrees Celsius, rpm, millivolts, microjoules and microwatts.
 _SCALES: Final = {"temp": 1e3, "fan": 1, "in": 1e3, "energy": 1e6, "power": 1e6}
-"""The files have integers in millidegrees Celsius, rpm, millivolts, microjoules and microwatts."""
 
 
 class Hwmon(Source):

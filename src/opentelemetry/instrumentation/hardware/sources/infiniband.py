@@ -28,8 +28,7 @@ _ERRORS = {
     "local_link_integrity_errors": "link_integrity",
 }
 
-_WORD = 4
-"""Bytes per count of port_xmit_data and port_rcv_data."""
+_WORD = 4  # bytes per count of port_xmit_data and port_rcv_data
 
 
 class Infiniband(Source):

@@ -25,8 +25,7 @@ class _Zone(NamedTuple):
 
     folder: str
     series: Series
-    range: int
-    """Microjoules at which the counter wraps to 0; 0 if unknown."""
+    range: int  # microjoules at which the counter wraps to 0; 0 if unknown
 
 
 class Powercap(Source):

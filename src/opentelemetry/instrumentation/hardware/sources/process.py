@@ -23,6 +23,7 @@ from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
 from opentelemetry.instrumentation.hardware.system.machine import Process as Measured
 from opentelemetry.instrumentation.hardware.system.tree import TreeCpuTime
 
+# The groups of ``process.`` metrics that come from this source; the others come from the sources of devices.
 _GROUPS = (
     "cpu.",
     "memory.",
@@ -35,10 +36,10 @@ _GROUPS = (
     "uptime",
     "tree.",
 )
-"""The groups of ``process.`` metrics that come from this source; the others come from the sources of devices."""
 
 _READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
 
+# A field of a reading, and the metric and attributes that it is exported as.
 _NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
     ("threads", c.PROCESS_THREAD_COUNT, {}),
     ("virtual", c.PROCESS_MEMORY_VIRTUAL, {}),
@@ -53,14 +54,13 @@ _NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
     ("descriptors", c.PROCESS_FILE_DESCRIPTOR_COUNT, {}),
     ("handles", c.PROCESS_HANDLE_COUNT, {}),
 )
-"""A field of a reading, and the metric and attributes that it is exported as."""
 
+# The keys of :func:`gc.get_stats`.
 _GC = {
     c.GC_COLLECTIONS: "collections",
     c.GC_COLLECTED: "collected",
     c.GC_UNCOLLECTABLE: "uncollectable",
 }
-"""The keys of :func:`gc.get_stats`."""
 
 
 class Process(Source):

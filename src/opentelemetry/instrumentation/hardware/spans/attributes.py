@@ -10,11 +10,9 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PACKAGE, PROCESS, VISIBLE, Increase, Rows
 
-_LONG: Final = 1.0
-"""Seconds of the shortest span that gets what is read once per second."""
+_LONG: Final = 1.0  # seconds of the shortest span that gets what is read once per second
 
-_ROUNDING: Final = 1e-6
-"""CPU seconds of descendants below which a difference of two sums is one of rounding."""
+_ROUNDING: Final = 1e-6  # CPU seconds of descendants below which a difference of two sums is one of rounding
 
 _ENERGY: Final = c.SPAN_ENERGY.name
 _UNCERTAINTY: Final = c.SPAN_UNCERTAINTY.name

@@ -14,11 +14,9 @@ from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
 
 _LOG = logging.getLogger(__name__)
 
-_MOST_NAMES: Final = 1000
-"""Names of spans for which the decision is kept."""
+_MOST_NAMES: Final = 1000  # names of spans for which the decision is kept
 
-_TRIED: Final = 1000
-"""Spans without a match after which a warning says that the filter matches nothing."""
+_TRIED: Final = 1000  # spans without a match after which a warning says that the filter matches nothing
 
 
 class SpanFilter:

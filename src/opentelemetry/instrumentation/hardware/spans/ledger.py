@@ -25,32 +25,30 @@ from opentelemetry.instrumentation.hardware.spans.rows import (
     Rows,
 )
 
-INTERVAL: Final = 0.1
-"""Seconds between two readings of the devices in use while a recorded span is open."""
+INTERVAL: Final = 0.1  # seconds between two readings of the devices in use while a recorded span is open
 
+# Seconds between two readings while there are none, so that a span that is made after the fact has values.
 _PERIOD: Final = 1.0
-"""Seconds between two readings while there are none, so that a span that is made after the fact has values."""
 
-_FRESH: Final = 0.02
-"""Seconds. A span that starts so soon after a reading causes none."""
+_FRESH: Final = 0.02  # seconds. A span that starts so soon after a reading causes none.
 
+# Longest time between two readings, as a share of the time since a span started: its end may be near.
 _SPACING: Final = 0.05
-"""Longest time between two readings, as a share of the time since a span started: its end may be near."""
 
+# Least time between two readings, as a multiple of the duration of the last one, up to ``_PERIOD``. Each call of a
+# driver takes the interpreter lock from a program whose threads compete for it, and waits for it.
 _REST: Final = 50.0
-"""Least time between two readings, as a multiple of the duration of the last one, up to ``_PERIOD``. Each call of a
-driver takes the interpreter lock from a program whose threads compete for it, and waits for it."""
 
+# Seconds that the wall clock may lose and gain between two readings. After a larger step all rows are removed, because
+# the times of spans are those of the wall clock.
 _LARGEST_STEPS: Final = (-0.05, 0.5)
-"""Seconds that the wall clock may lose and gain between two readings. After a larger step all rows are removed, because
-the times of spans are those of the wall clock."""
 
-_LONGEST_INTEGRAL: Final = 60.0
-"""Seconds between two readings of a rate after which its integral is unknown."""
+_LONGEST_INTEGRAL: Final = 60.0  # seconds between two readings of a rate after which its integral is unknown
 
+# Seconds. A counter that is equal to the one before within this time was not updated in between.
 _UPDATE: Final = 0.5
-"""Seconds. A counter that is equal to the one before within this time was not updated in between."""
 
+# Where the value of a metric goes.
 _COLUMNS: Final = {
     c.HW_ENERGY: ENERGY,
     c.HW_GPU_TIME: BUSY,
@@ -60,16 +58,13 @@ _COLUMNS: Final = {
     c.PROCESS_TREE_CPU_UTILIZATION: BUSY,
     c.PROCESS_MEMORY_USAGE: MEMORY,
 }
-"""Where the value of a metric goes."""
 
-METRICS: Final = tuple(_COLUMNS)
-"""The metrics that spans need."""
+METRICS: Final = tuple(_COLUMNS)  # the metrics that spans need
 
+# What a device is, by ``hw.type``; all others are accelerators. 0: it has no part in spans.
 _KINDS: Final = {"cpu": PACKAGE, "": PROCESS, "memory": 0}
-"""What a device is, by ``hw.type``; all others are accelerators. 0: it has no part in spans."""
 
-_CONFIGURED: Final = frozenset({"application_clocks"})
-"""Reasons of throttling that are a setting of the user."""
+_CONFIGURED: Final = frozenset({"application_clocks"})  # reasons of throttling that are a setting of the user
 
 TRACING, OPEN, ASKED = range(3)
 

@@ -15,11 +15,9 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
-_OPENING = 10.0
-"""Seconds for which the first block waits until the drivers are open."""
+_OPENING = 10.0  # seconds for which the first block waits until the drivers are open
 
-_READING = 1.0
-"""Seconds for which the ends of a block wait for a reading."""
+_READING = 1.0  # seconds for which the ends of a block wait for a reading
 
 
 class Measurement:

@@ -11,14 +11,12 @@ from opentelemetry.trace import SpanKind, set_span_in_context
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.version import __version__
 
-_MOST: Final = 100
-"""Operations with series of their own. The others have the name "other"."""
+_MOST: Final = 100  # operations with series of their own. The others have the name "other".
 
-_BOUNDARIES: Final = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)
-"""Joules."""
+_BOUNDARIES: Final = (0.1, 1.0, 10.0, 100.0, 1000.0, 10000.0)  # joules
 
+# The name and kind of a span, and its ``gen_ai.request.model``.
 Operation: TypeAlias = "tuple[str, SpanKind, object]"
-"""The name and kind of a span, and its ``gen_ai.request.model``."""
 
 
 class EnergyByOperation:

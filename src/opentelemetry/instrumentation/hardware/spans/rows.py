@@ -11,51 +11,44 @@ from collections.abc import Sequence
 from math import exp, inf, nan
 from typing import Final, NamedTuple, TypeAlias
 
-CAPACITY: Final = 2048
-"""Rows in memory. Of those of a day, about 1,100 remain when they are thinned out."""
+CAPACITY: Final = 2048  # rows in memory. Of those of a day, about 1,100 remain when they are thinned out.
 
-_SPARSENESS: Final = 0.01
-"""Distance of two rows as a share of their age, below which one of them is dropped."""
+_SPARSENESS: Final = 0.01  # distance of two rows as a share of their age, below which one of them is dropped
 
+# Seconds after the newest row for which its rate is assumed to continue. On a busy machine, readings are late.
 LONGEST_GAP: Final = 3.0
-"""Seconds after the newest row for which its rate is assumed to continue. On a busy machine, readings are late."""
 
+# Seconds by which an energy counter may be late if the driver does not report when it was updated.
 LAG: Final = 0.1
-"""Seconds by which an energy counter may be late if the driver does not report when it was updated."""
 
-_RATE: Final = 0.05
-"""Least seconds from which the newest rate is computed."""
+_RATE: Final = 0.05  # least seconds from which the newest rate is computed
 
-_SHORTEST: Final = 0.01
-"""Seconds. The rate over a shorter time is that of the steps of the counter."""
+_SHORTEST: Final = 0.01  # seconds. The rate over a shorter time is that of the steps of the counter.
 
-_FADING: Final = 10.0
-"""Seconds in which the range of the rates that were seen shrinks to a third."""
+_FADING: Final = 10.0  # seconds in which the range of the rates that were seen shrinks to a third
 
-ACCELERATOR, PACKAGE, PROCESS = range(1, 4)
-"""What the rows are about. A package is a processor."""
+ACCELERATOR, PACKAGE, PROCESS = range(1, 4)  # what the rows are about. A package is a processor.
 
+# Whether the program uses a device. VISIBLE: it may, because the driver names PIDs of another namespace.
 UNUSED, USED, VISIBLE = range(3)
-"""Whether the program uses a device. VISIBLE: it may, because the driver names PIDs of another namespace."""
 
+# What the memory begins with. There are two halves, each with its count. One of them is in use.
 _HALF, _COUNT, _, _KIND, _USE, _LAG, _HEAD = range(7)
-"""What the memory begins with. There are two halves, each with its count. One of them is in use."""
 
+# Columns: seconds since the epoch; running totals; bytes in use, the highest since the row before; the range of the
+# rates of ENERGY that were seen lately. NaN is unknown.
+#
+# The totals of an accelerator are joules, busy seconds and throttled seconds; those of a package are joules; those of a
+# process are its CPU seconds and those of its tree.
 _TIME, ENERGY, BUSY, THROTTLED, MEMORY, _RANGE, _COLUMNS = range(7)
-"""Columns: seconds since the epoch; running totals; bytes in use, the highest since the row before; the range of the
-rates of ENERGY that were seen lately. NaN is unknown.
 
-The totals of an accelerator are joules, busy seconds and throttled seconds; those of a package are joules; those of a
-process are its CPU seconds and those of its tree."""
-
-LENGTH: Final = _HEAD + 2 * _COLUMNS * CAPACITY
-"""Numbers that the memory has room for."""
+LENGTH: Final = _HEAD + 2 * _COLUMNS * CAPACITY  # numbers that the memory has room for
 
 _Columns: TypeAlias = "Sequence[memoryview[float]]"
 
+# An instant: the rows before and after it; the share of the time between them that has passed, below 0 before the
+# oldest row and above 1 after the newest; the seconds to the nearer row.
 _Edge: TypeAlias = "tuple[int, int, float, float]"
-"""An instant: the rows before and after it; the share of the time between them that has passed, below 0 before the
-oldest row and above 1 after the newest; the seconds to the nearer row."""
 
 
 class Increase(NamedTuple):

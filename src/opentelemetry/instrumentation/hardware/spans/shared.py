@@ -20,19 +20,15 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
 
-_ROOMS: Final = 64
-"""Devices that the memory has room for. Memory is used only for what was written."""
+_ROOMS: Final = 64  # devices that the memory has room for. Memory is used only for what was written.
 
-_MAP_FIXED: Final = 0x10
-"""Of mmap(2)."""
+_MAP_FIXED: Final = 0x10  # of mmap(2)
 
 _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
-_SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))
-"""Bytes of the file."""
+_SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))  # bytes of the file
 
-_POLL: Final = 0.1
-"""Seconds after which the agent looks again whether a span is open, which nobody tells it."""
+_POLL: Final = 0.1  # seconds after which the agent looks again whether a span is open, which nobody tells it
 
 
 def create() -> int:

@@ -27,20 +27,19 @@ from typing import Any, Final, TypeAlias
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
+# If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms.
 _MAX_SLOTS: Final = 600
-"""If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms."""
 
+# If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms.
 _MAX_NOTES: Final = 2000
-"""If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms."""
 
+# What happened to a span: when, in monotonic seconds; its ID; at its begin, the ID of its parent; at its end, tokens
+# and whether it keeps its share. It is small, because each span makes two, and the garbage collector counts them.
 _Note: TypeAlias = "tuple[float, int, int | None, tuple[float, bool] | None]"
-"""What happened to a span: when, in monotonic seconds; its ID; at its begin, the ID of its parent; at its end, tokens
-and whether it keeps its share. It is small, because each span makes two, and the garbage collector counts them."""
 
 _KEPT: Final = (0.0, True)
 _GIVEN: Final = (0.0, False)
-_LOST: Final = (-1.0, True)
-"""Ends of spans without tokens, and of one whose share nobody can have."""
+_LOST: Final = (-1.0, True)  # ends of spans without tokens, and of one whose share nobody can have
 
 
 class Share:

@@ -17,8 +17,8 @@ from opentelemetry.instrumentation.hardware.system.files import Files, read_or_e
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage
 from opentelemetry.instrumentation.hardware.system.procfs import pressure
 
+# Version 1 reports a missing memory limit as the largest multiple of the page size that fits in int64.
 _UNLIMITED = 1 << 62
-"""Version 1 reports a missing memory limit as the largest multiple of the page size that fits in int64."""
 
 _CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden", "crio", "podman", "nspawn")
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")

@@ -18,11 +18,10 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 if sys.platform != "win32":
     import resource
 
+# Bytes of one read. The kernel returns at most a page of a table such as mountinfo, whatever is requested.
 _CHUNK = 1 << 16
-"""Bytes of one read. The kernel returns at most a page of a table such as mountinfo, whatever is requested."""
 
-_BLOCK = 512
-"""Bytes of a block in getrusage(2)."""
+_BLOCK = 512  # bytes of a block in getrusage(2)
 
 
 class Usage(NamedTuple):

@@ -21,8 +21,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 from opentelemetry.instrumentation.hardware.system.identity import CONTAINER_IN_CGROUP, POD_IN_CGROUP
 
-Owner = Mapping[str, str]
-"""Attributes of whom a process works for; empty if it is not known."""
+Owner = Mapping[str, str]  # attributes of whom a process works for; empty if it is not known
 
 _JOB: Final = re.compile(r"/job_([0-9]{1,18})(?=/|$)", re.MULTILINE)
 _USER_SLICE: Final = re.compile(r"/user-([0-9]{1,10})\.slice/")

@@ -18,6 +18,7 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 from opentelemetry.instrumentation.hardware.system.procfs import TICKS, entry, stat
 
+# What platform.machine() returns, lower case, where ``host.arch`` has another word for it.
 _ARCHITECTURES: Final = {
     "x86_64": "amd64",
     "aarch64": "arm64",
@@ -30,7 +31,6 @@ _ARCHITECTURES: Final = {
     "ppc": "ppc32",
     "ppc64le": "ppc64",
 }
-"""What platform.machine() returns, lower case, where ``host.arch`` has another word for it."""
 
 _ID: Final = r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])"
 _UID: Final = r"([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"

@@ -6,13 +6,13 @@ import re
 import sys
 from typing import Final
 
+# Programs (``python -c``) of multiprocessing, and of loky, which joblib uses.
 _CODE: Final = re.compile(
     r"(?:import sys; )?from [\w.]*\b(resource_tracker|semaphore_tracker|forkserver) import main\b"
 )
-"""Programs (``python -c``) of multiprocessing, and of loky, which joblib uses."""
 
+# Services of a Ray node. Its workers are ``_private/workers/default_worker.py``.
 _SCRIPT: Final = re.compile(r"/ray/(autoscaler/|dashboard/|_private/(log_monitor\.py|runtime_env/))")
-"""Services of a Ray node. Its workers are ``_private/workers/default_worker.py``."""
 
 
 def is_helper() -> bool:

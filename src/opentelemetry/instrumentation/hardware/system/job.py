@@ -24,15 +24,14 @@ from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 
+# ``<user>/<key>`` of the job that a process belongs to, inherited by its descendants. Set by us, not by users.
 JOB: Final = PREFIX + "JOB"
-"""``<user>/<key>`` of the job that a process belongs to, inherited by its descendants. Set by us, not by users."""
 
+# A container has at least one of these namespaces of its own. Mount namespaces do not count: ranks of one job may each
+# have one, for example with Apptainer.
 _NAMESPACES = ("pid", "uts", "cgroup")
-"""A container has at least one of these namespaces of its own. Mount namespaces do not count: ranks of one job may
-each have one, for example with Apptainer."""
 
-_LONGEST = 256
-"""Characters of an identifier. A longer value is no identifier."""
+_LONGEST = 256  # characters of an identifier. A longer value is no identifier.
 
 
 class Job(NamedTuple):

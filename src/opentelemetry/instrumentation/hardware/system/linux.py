@@ -26,8 +26,7 @@ from opentelemetry.instrumentation.hardware.system.tree import SharedWalk, Walk,
 
 _CPUS = "/sys/devices/system/cpu"
 
-_INTERFACES_PERIOD = 60.0
-"""Seconds after which the hardware interfaces are listed again."""
+_INTERFACES_PERIOD = 60.0  # seconds after which the hardware interfaces are listed again
 
 
 class LinuxMachine:

@@ -15,8 +15,7 @@ from opentelemetry.instrumentation.hardware.system.files import Files, Filesyste
 if TYPE_CHECKING:
     pass
 
-ONE_ROUND: Final = 1.0
-"""Seconds within which the sources of a session are read that are due at the same time."""
+ONE_ROUND: Final = 1.0  # seconds within which the sources of a session are read that are due at the same time
 
 
 class Memory(NamedTuple):

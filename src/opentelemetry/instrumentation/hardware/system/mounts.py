@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
+# Folders with mounts that come and go with containers, pods, snaps and users.
 _TEMPORARY = (
     "/proc",
     "/sys",
@@ -19,13 +20,12 @@ _TEMPORARY = (
     "/var/lib/containerd",
     "/var/lib/kubelet",
 )
-"""Folders with mounts that come and go with containers, pods, snaps and users."""
 
+# Read-only images, which are always full.
 _IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
-"""Read-only images, which are always full."""
 
+# Real file systems that ``/proc/filesystems`` lists as nodev, and overlay, the type of a container's root.
 _UNBACKED = frozenset({"btrfs", "zfs", "overlay", "virtiofs", "fuseblk", "bcachefs"})
-"""Real file systems that ``/proc/filesystems`` lists as nodev, and overlay, the type of a container's root."""
 
 
 class _Entry(NamedTuple):
@@ -33,10 +33,10 @@ class _Entry(NamedTuple):
 
     id: str
     parent: str
-    filesystem: str
-    """The device number, major:minor."""
-    root: str
-    """The folder of the file system that is mounted."""
+    filesystem: str  # the device number, major:minor
+
+    root: str  # the folder of the file system that is mounted
+
     mount: Mount
 
 

@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Memory, Swap
 
+# Clock ticks per second, the unit of CPU time in ``/proc``.
 TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-"""Clock ticks per second, the unit of CPU time in ``/proc``."""
 
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-"""Bytes of a page."""
+PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096  # bytes of a page
 
-_SECTOR = 512
-"""Bytes of a sector in ``/proc/diskstats``, independent of the device's sector size."""
+_SECTOR = 512  # bytes of a sector in ``/proc/diskstats``, independent of the device's sector size
 
+# ``cpu.mode`` and its column in ``/proc/stat``. guest and guest_nice are included in user and nice.
 _MODES = (("user", 1), ("nice", 2), ("system", 3), ("idle", 4), ("iowait", 5), ("steal", 8))
-"""``cpu.mode`` and its column in ``/proc/stat``. guest and guest_nice are included in user and nice."""
 
+# Process states of the semantic conventions, which have no names for disk sleep and idle kernel threads.
 _STATES = {
     b"R": "running",
     b"S": "sleeping",
@@ -33,7 +32,6 @@ _STATES = {
     b"t": "stopped",
     b"Z": "defunct",
 }
-"""Process states of the semantic conventions, which have no names for disk sleep and idle kernel threads."""
 
 
 def lines(text: bytes) -> list[bytes]:

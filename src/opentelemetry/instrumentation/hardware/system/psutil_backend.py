@@ -25,9 +25,9 @@ from opentelemetry.instrumentation.hardware.system.machine import (
 )
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
-_VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")
-"""Prefixes of the names of virtual disks."""
+_VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")  # prefixes of the names of virtual disks
 
+# Prefixes of the names of virtual interfaces.
 _VIRTUAL_INTERFACES = (
     "lo",
     "Loopback",
@@ -46,7 +46,6 @@ _VIRTUAL_INTERFACES = (
     "tun",
     "tap",
 )
-"""Prefixes of the names of virtual interfaces."""
 
 _ATTRIBUTES = (
     "cpu_times",

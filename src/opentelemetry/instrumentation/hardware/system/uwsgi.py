@@ -14,8 +14,7 @@ from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any, Final
 
-_NAMES: Final = ("uwsgi", "pyuwsgi")
-"""Scripts of the package pyuwsgi, which runs uWSGI inside ``python``."""
+_NAMES: Final = ("uwsgi", "pyuwsgi")  # scripts of the package pyuwsgi, which runs uWSGI inside ``python``
 
 
 def forks_later() -> bool:

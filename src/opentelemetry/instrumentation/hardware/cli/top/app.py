@@ -17,8 +17,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import STRONG, Line
 from opentelemetry.instrumentation.hardware.cli.top.shell import Shell
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Panel
 
-_FASTEST, _SLOWEST = 0.5, 60.0
-"""Bounds of the seconds between two readings."""
+_FASTEST, _SLOWEST = 0.5, 60.0  # bounds of the seconds between two readings
 
 
 class Top(Shell):

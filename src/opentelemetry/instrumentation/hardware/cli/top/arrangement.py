@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-COLUMNS = 12
-"""Columns of the grid."""
+COLUMNS = 12  # columns of the grid
 
-_WIDE, _NARROW = 118, 60
-"""The width from which three panels of the host are side by side, and two."""
+_WIDE, _NARROW = 118, 60  # the width from which three panels of the host are side by side, and two
 
+# Lines of a panel, with its border, if there is little room.
 _LEAST = {"devices": 7, "processes": 5, "cpu": 5, "memory": 5, "traffic": 5, "storage": 5}
-"""Lines of a panel, with its border, if there is little room."""
 
-_GRAPH = 4
-"""The least lines of a graph."""
+_GRAPH = 4  # the least lines of a graph
 
 
 class Row(NamedTuple):

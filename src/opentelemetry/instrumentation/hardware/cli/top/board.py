@@ -15,11 +15,10 @@ from opentelemetry.instrumentation.hardware.cli.top.process_table import as_tree
 from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, Layout, Line
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Draw, Drawn
 
+# The names of the panels. ``page`` is that of a device or a process.
 PANELS = ("devices", "processes", "cpu", "memory", "traffic", "storage", "page")
-"""The names of the panels. ``page`` is that of a device or a process."""
 
-TABLES = ("devices", "processes")
-"""The panels with rows that can be sorted and selected."""
+TABLES = ("devices", "processes")  # the panels with rows that can be sorted and selected
 
 
 class Board:

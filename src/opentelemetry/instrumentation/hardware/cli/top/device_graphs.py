@@ -21,8 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
 )
 from opentelemetry.instrumentation.hardware.model import Number
 
-_TILE, _TALL, _LOW = 30, 9, 3
-"""The least width, and the most and the least lines of a graph with its title."""
+_TILE, _TALL, _LOW = 30, 9, 3  # the least width, and the most and the least lines of a graph with its title
 
 
 class _Graph(NamedTuple):

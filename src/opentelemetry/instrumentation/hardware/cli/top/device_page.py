@@ -34,9 +34,9 @@ from opentelemetry.instrumentation.hardware.cli.why import compared
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
-_LABEL = 11
-"""Columns of the words at the left."""
+_LABEL = 11  # columns of the words at the left
 
+# The limit that is shown behind a value: of the same domain, and for power the one that is enforced.
 _LIMITS: Mapping[Metric, Metric] = {
     c.HW_GPU_MEMORY_USAGE: c.HW_GPU_MEMORY_LIMIT,
     c.HW_NPU_MEMORY_USAGE: c.HW_NPU_MEMORY_LIMIT,
@@ -46,8 +46,8 @@ _LIMITS: Mapping[Metric, Metric] = {
     c.HW_GPU_PCIE_GENERATION: c.HW_GPU_PCIE_GENERATION_LIMIT,
     c.HW_GPU_PCIE_WIDTH: c.HW_GPU_PCIE_WIDTH_LIMIT,
 }
-"""The limit that is shown behind a value: of the same domain, and for power the one that is enforced."""
 
+# The rows of the page, each with its metrics and the word before their values.
 _ROWS: Sequence[tuple[str, Mapping[Metric, str]]] = (
     ("busy", {c.HW_GPU_UTILIZATION: "", c.HW_NPU_UTILIZATION: "", c.HW_GPU_SM_OCCUPANCY: "occupancy"}),
     (
@@ -74,7 +74,6 @@ _ROWS: Sequence[tuple[str, Mapping[Metric, str]]] = (
         {c.PROCESS_GPU_MEMORY_USAGE: "memory", c.PROCESS_GPU_UTILIZATION: "", c.PROCESS_NPU_UTILIZATION: ""},
     ),
 )
-"""The rows of the page, each with its metrics and the word before their values."""
 
 _SHOWN_OTHERWISE = frozenset(
     {

@@ -31,14 +31,11 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
 from opentelemetry.instrumentation.hardware.cli.top.thresholds import FULL, HELD, IDLE, heat
 from opentelemetry.instrumentation.hardware.model import Number
 
-_TILE = 22
-"""The least width of a device's graph."""
+_TILE = 22  # the least width of a device's graph
 
-_AXIS = 5
-"""Graphs with more lines than this have a time axis."""
+_AXIS = 5  # graphs with more lines than this have a time axis
 
-_SIMULATED = " simulated"
-"""The end of the name of a simulated GPU, which the title of the table has."""
+_SIMULATED = " simulated"  # the end of the name of a simulated GPU, which the title of the table has
 
 
 def device_columns(

@@ -46,12 +46,12 @@ class Message(ModalScreen[None]):
             self.dismiss()
 
 
+# The signals that can be sent, with what they do.
 SIGNALS = (
     ("SIGTERM", "ask it to end"),
     ("SIGINT", "interrupt it, as Ctrl-C does"),
     ("SIGKILL", "kill it; it cannot save anything"),
 )
-"""The signals that can be sent, with what they do."""
 
 
 class Kill(ModalScreen[str]):

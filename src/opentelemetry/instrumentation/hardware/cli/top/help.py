@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.cli.top.shapes import BAD, DIM, STRONG, WARNING, Line
 
+# The keys of the last line.
 KEYS = (
     ("q", "quit"),
     ("?", "help"),
@@ -18,13 +19,11 @@ KEYS = (
     ("p", "pause"),
     ("m", "missing"),
 )
-"""The keys of the last line."""
 
 _PAGE = (("↑ ↓", "scroll"), ("p", "pause"), ("?", "help"), ("q", "quit"))
 
 DEVICE_KEYS = (("esc", "back"), ("← →", "other device"), *_PAGE)
-PROCESS_KEYS = (("esc", "back"), ("k", "kill"), *_PAGE)
-"""Those on the page of a device and of a process."""
+PROCESS_KEYS = (("esc", "back"), ("k", "kill"), *_PAGE)  # those on the page of a device and of a process
 
 
 def _key(key: str, text: str) -> Line:

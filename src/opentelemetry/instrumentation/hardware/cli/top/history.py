@@ -11,11 +11,9 @@ from opentelemetry.instrumentation.hardware.cli.figures import Device
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
-_LENGTH = 400
-"""Values of each figure; a graph shows two in each column."""
+_LENGTH = 400  # values of each figure; a graph shows two in each column
 
-Key = tuple[str, str]
-"""What a figure is of, and its name."""
+Key = tuple[str, str]  # what a figure is of, and its name
 
 
 class History:

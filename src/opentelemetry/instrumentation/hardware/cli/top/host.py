@@ -35,17 +35,13 @@ from opentelemetry.instrumentation.hardware.cli.top.thresholds import BUSY, FULL
 from opentelemetry.instrumentation.hardware.model import Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
-_FLOW_GRAPH = 3
-"""The least lines of a graph of disks or network, with its title."""
+_FLOW_GRAPH = 3  # the least lines of a graph of disks or network, with its title
 
-_TALLEST = 3
-"""Lines of the columns of cores."""
+_TALLEST = 3  # lines of the columns of cores
 
-_NOTE = 10
-"""The least columns for the note of the first line."""
+_NOTE = 10  # the least columns for the note of the first line
 
-_AXIS = 5
-"""The lines from which a graph has a time axis."""
+_AXIS = 5  # the lines from which a graph has a time axis
 
 
 class Content(NamedTuple):

@@ -26,11 +26,9 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
 )
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
 
-_LABEL = 11
-"""Columns of the words at the left."""
+_LABEL = 11  # columns of the words at the left
 
-_TALL, _LOW = 12, 4
-"""The most and the least lines of the graph."""
+_TALL, _LOW = 12, 4  # the most and the least lines of the graph
 
 
 def process_page(readout: Readout, history: History, pid: int, width: int, height: int) -> Drawn:

@@ -16,8 +16,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     size,
 )
 
-_LOGIN = 12
-"""The most columns of a user."""
+_LOGIN = 12  # the most columns of a user
 
 
 def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, int], str]) -> list[Column[Process]]:

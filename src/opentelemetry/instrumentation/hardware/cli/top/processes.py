@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
-_COST = 0.01
-"""The share of a CPU for reading all processes. On a crowded host they are read less often."""
+_COST = 0.01  # the share of a CPU for reading all processes. On a crowded host they are read less often.
 
-_FRESH = 24
-"""Processes with the most CPU time that are read every time."""
+_FRESH = 24  # processes with the most CPU time that are read every time
 
 
 class Facts(NamedTuple):

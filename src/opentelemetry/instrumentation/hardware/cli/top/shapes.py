@@ -10,21 +10,19 @@ from opentelemetry.instrumentation.hardware.cli.layout import clip
 from opentelemetry.instrumentation.hardware.cli.quantity import quantity
 from opentelemetry.instrumentation.hardware.model import Number
 
-Line = list[tuple[str, str]]
-"""Pieces of text, each with the name of its style."""
+Line = list[tuple[str, str]]  # pieces of text, each with the name of its style
 
 GOOD, WARNING, BAD, DIM, STRONG, TRACK = "good", "warning", "bad", "dim", "strong", "track"
 
 UNKNOWN: Line = [("-", DIM)]
 
-_GRADIENT = 8
-"""The number of styles from ``level0`` to ``level7``, from good to bad."""
+_GRADIENT = 8  # the number of styles from ``level0`` to ``level7``, from good to bad
 
+# The dots of a Braille character up to a height of 0 to 4, in both of its columns.
 _LEFT, _RIGHT = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)
-"""The dots of a Braille character up to a height of 0 to 4, in both of its columns."""
 
+# The character of two heights.
 _CELLS = [[chr(0x2800 + left + right) if left + right else " " for right in _RIGHT] for left in _LEFT]
-"""The character of two heights."""
 
 
 def level(share: float, warning: float, bad: float) -> str:
@@ -122,11 +120,9 @@ def axis(seconds: float, width: int) -> Line:
     return [(text, DIM)]
 
 
-_TICK = 10
-"""The least columns between two marks of a time axis."""
+_TICK = 10  # the least columns between two marks of a time axis
 
-_STEPS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)
-"""Seconds between two marks."""
+_STEPS = (5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600)  # seconds between two marks
 
 
 def spark(values: Sequence[float | None], width: int, style: str) -> Line:
@@ -160,8 +156,7 @@ def part(used: Number | None, total: Number | None) -> str:
 
 # -- tables
 
-_SPACIOUS = 110
-"""The width from which there are two columns of space between the columns of a table."""
+_SPACIOUS = 110  # the width from which there are two columns of space between the columns of a table
 
 Row = TypeVar("Row")
 

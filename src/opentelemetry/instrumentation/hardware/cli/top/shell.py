@@ -27,11 +27,9 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, WARNING, 
 from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Bar, Drawn, Panel, Themed
 
-_MESSAGE = 30.0
-"""Seconds for which a message is shown."""
+_MESSAGE = 30.0  # seconds for which a message is shown
 
-_SOON = 0.5
-"""Seconds after which the first values are shown."""
+_SOON = 0.5  # seconds after which the first values are shown
 
 
 class Shell(Themed):

@@ -52,8 +52,7 @@ class Drawn(NamedTuple):
     keys: Sequence[Hashable] = ()
 
 
-Draw = Callable[[int, int], Drawn]
-"""Returns what a panel shows in so many columns and lines."""
+Draw = Callable[[int, int], Drawn]  # returns what a panel shows in so many columns and lines
 
 
 class Panel(ScrollView, can_focus=True):

@@ -52,12 +52,12 @@ POWER: Final = _power("µW")
 OVERDRIVE: Final = Field(c.HW_GPU_MEMORY_OVERDRIVE_RATIO, unit="%")
 POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW", least=0.01, most=20_000)
 
+# Files of a card that are sampled.
 SYSFS: Final[Mapping[str, Field]] = {
     "gpu_busy_percent": UTILIZATION,
     "mem_busy_percent": utilization("memory"),
     "mem_info_vram_used": MEMORY_USED,
 }
-"""Files of a card that are sampled."""
 
 SYSFS_SLOW: Final[Mapping[str, Field]] = {
     "pcie_replay_count": errors("pcie_replay", most=_COUNT),
@@ -66,6 +66,7 @@ SYSFS_SLOW: Final[Mapping[str, Field]] = {
     "pp_dpm_mclk": frequency_limit("memory"),
 }
 
+# Files of sensors that are sampled, each with the sensor's label instead of its number.
 HWMON: Final[Mapping[str, Field]] = {
     "edge_input": _temperature("edge", "m°C"),
     "junction_input": _temperature("junction", "m°C"),
@@ -73,7 +74,6 @@ HWMON: Final[Mapping[str, Field]] = {
     "sclk_input": frequency("graphics", "Hz"),
     "mclk_input": frequency("memory", "Hz"),
 }
-"""Files of sensors that are sampled, each with the sensor's label instead of its number."""
 
 HWMON_SLOW: Final[Mapping[str, Field]] = {
     **{
@@ -90,9 +90,9 @@ HWMON_SLOW: Final[Mapping[str, Field]] = {
     "fan1_input": Field(c.HW_FAN_SPEED, most=100_000),
 }
 
+# By block of the chip, the beginning of the type of its errors; ``chip_`` for other blocks. UMC is the device memory.
+# The engines count the ECC errors of their caches, registers and buffers.
 RAS_BLOCKS: Final[Mapping[str, str]] = {"umc": "", **dict.fromkeys(("gfx", "sdma", "mmhub", "vcn", "jpeg"), "sram_")}
-"""By block of the chip, the beginning of the type of its errors; ``chip_`` for other blocks. UMC is the device memory.
-The engines count the ECC errors of their caches, registers and buffers."""
 
 RAS: Final[Mapping[tuple[str, str], Field]] = {
     (prefix, kind): errors(prefix + kind)
@@ -105,6 +105,7 @@ FAN_METRICS: Final = (c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO)
 
 ENERGY: Final = energy()
 
+# The values that :class:`~.gpu_metrics.GpuMetrics` decodes.
 GPU_METRICS: Final[Mapping[str, Field]] = {
     "video": utilization("video", ""),
     "jpeg": utilization("jpeg", ""),
@@ -119,10 +120,13 @@ GPU_METRICS: Final[Mapping[str, Field]] = {
     "xgmi.transmit": link("xgmi", "transmit"),
     **{reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")},
 }
-"""The values that :class:`~.gpu_metrics.GpuMetrics` decodes."""
 
 # -- amd-smi
 
+# Paths in the documents of ``amd-smi metric`` and ``amd-smi static``; of several for one series the newest first.
+#
+# ``errors`` is the sum of ``ecc_blocks``, see :data:`RAS_BLOCKS`. Left out: throttling (``violation``), which the tool
+# itself measures over a tenth of a second, and the totals of errors, which include all blocks of the chip.
 AMD_SMI: Final[Mapping[str, Field]] = {
     "usage/gfx_activity": utilization("general"),
     "usage/umc_activity": utilization("memory"),
@@ -175,14 +179,14 @@ AMD_SMI: Final[Mapping[str, Field]] = {
         for word, kind in {"correctable": "corrected", "uncorrectable": "uncorrected", "deferred": "deferred"}.items()
     },
 }
-"""Paths in the documents of ``amd-smi metric`` and ``amd-smi static``; of several for one series the newest first.
-
-``errors`` is the sum of ``ecc_blocks``, see :data:`RAS_BLOCKS`. Left out: throttling (``violation``), which the tool
-itself measures over a tenth of a second, and the totals of errors, which include all blocks of the chip.
-"""
 
 # -- rocm-smi
 
+# Keys of ``rocm-smi -a --json``; of several for one series the newest first.
+#
+# The tool prints 0 for some values that it cannot read, so 0 is plausible only for utilization, clocks, counts and
+# fans. Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round, and ``pcie
+# clock level``, which is what the GPU is set to, not what its link has negotiated.
 ROCM_SMI: Final[Mapping[str, Field]] = {
     "GPU use (%)": utilization("general"),
     "GPU Memory Read/Write Activity (%)": utilization("memory"),
@@ -218,15 +222,10 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
     "Fan RPM": Field(c.HW_FAN_SPEED, most=100_000),
     "PCIe Replay Count": errors("pcie_replay", most=_COUNT),
 }
-"""Keys of ``rocm-smi -a --json``; of several for one series the newest first.
-
-The tool prints 0 for some values that it cannot read, so 0 is plausible only for utilization, clocks, counts and fans.
-Left out: ``Accumulated Energy (uJ)``, the energy counter times a factor that some versions round, and
-``pcie clock level``, which is what the GPU is set to, not what its link has negotiated.
-"""
 
 # -- facts that the tools report
 
+# Each with the regular expression of its text.
 FACTS: Final = {
     "unique": "(?:0x)?[0-9a-fA-F]{1,20}",
     "model": "(?!0x[0-9a-fA-F]+$).{1,200}",
@@ -236,7 +235,6 @@ FACTS: Final = {
     "address": r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]",
     "driver": ".{1,200}",
 }
-"""Each with the regular expression of its text."""
 
 AMD_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "unique": ("asic/asic_serial",),
@@ -248,6 +246,7 @@ AMD_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "driver": ("driver/version", "driver/driver_version"),
 }
 
+# By fact, the tool's keys; the first one with a valid text counts.
 ROCM_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "unique": ("Unique ID",),
     "model": ("Card Series", "Card series", "Device Name", "Card Model", "Card model"),
@@ -257,4 +256,3 @@ ROCM_SMI_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "address": ("PCI Bus",),
     "driver": ("Driver version",),
 }
-"""By fact, the tool's keys; the first one with a valid text counts."""

@@ -17,16 +17,16 @@ _ENERGY_STEPS_PER_JOULE = 1 << 16
 _XGMI_LINKS = 8
 _ALL_ONES = (1 << 64) - 1
 
+# Throttling reasons and their bits in ``indep_throttle_status``.
 _THROTTLE_BITS: Final = {
     "power_cap": 0x00FF,  # PPT0 to SPPT_APU
     "current_cap": 0x00FF_0000,  # TDC and EDC
     "thermal_sw": 0x0FFF_0000_0000,  # temperature of the chip, its memory or its voltage regulators
     "thermal_hw": 0xF000_0000_0000,  # VRHOT and PROCHOT, which are external signals
 }
-"""Throttling reasons and their bits in ``indep_throttle_status``."""
 
+# Throttling reasons of the residency counters: PROCHOT, PPT, and the temperatures of socket, regulators and HBM.
 _RESIDENCY_REASONS = ("thermal_hw", "power_cap", "thermal_sw", "thermal_sw", "thermal_sw")
-"""Throttling reasons of the residency counters: PROCHOT, PPT, and the temperatures of socket, regulators and HBM."""
 
 
 class Layout(NamedTuple):
@@ -63,6 +63,10 @@ class Layout(NamedTuple):
     xcp: tuple[int, int] = (0, 0)
 
 
+# The fixed layouts by format and content revision.
+#
+# The utilizations of 2.1 to 2.3 and of 3.0 are left out: their unit differs between chips. For 3.0 the kernel documents
+# percent, but ``smu_v14_0_0_ppt.c`` divides the same values by 100 elsewhere, some of them only with old firmware.
 LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
     (1, 1): Layout((96,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88),
     (1, 2): Layout((104,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88),
@@ -78,14 +82,9 @@ LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
     (2, 4): Layout((168,), video=(30, 1), status=120, full=10_000),
     (3, 0): Layout((264,)),
 }
-"""The fixed layouts by format and content revision.
 
-The utilizations of 2.1 to 2.3 and of 3.0 are left out: their unit differs between chips. For 3.0 the kernel documents
-percent, but ``smu_v14_0_0_ppt.c`` divides the same values by 100 elsewhere, some of them only with old firmware.
-"""
-
+# The revision of MI300 since Linux 6.19: a list of attributes, each with its id, type and number of values.
 SELF_DESCRIBING: Final = (1, 9)
-"""The revision of MI300 since Linux 6.19: a list of attributes, each with its id, type and number of values."""
 
 _ATTRIBUTE_TYPES = "BbHhIiQq"
 _ENERGY_ID = 7

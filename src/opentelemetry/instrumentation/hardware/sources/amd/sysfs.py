@@ -25,13 +25,13 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
 )
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_or_empty, read_text
 
+# Files with the names of models, of libdrm and of ROCm's copy of it.
 _MODEL_NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
-"""Files with the names of models, of libdrm and of ROCm's copy of it."""
 
 _ERROR_KINDS: Final = {b"ce": "corrected", b"ue": "uncorrected", b"de": "deferred"}
 
+# Device numbers of chips with CPU and GPU that have the ``gpu_metrics`` of a discrete GPU.
 _MI300A: Final = frozenset({"74A0", "74A9"})
-"""Device numbers of chips with CPU and GPU that have the ``gpu_metrics`` of a discrete GPU."""
 
 
 def version(files: Files) -> str:

@@ -34,14 +34,13 @@ AMD_SMI_TOOL: Final = Tool(
 )
 ROCM_SMI_TOOL: Final = AMD_SMI_TOOL._replace(name="rocm-smi", fix="it is part of ROCm, and Debian's package rocm-smi")
 
+# ``-a`` prints everything, in old versions without the size of the memory.
 ROCM_SMI_ARGUMENTS: Final = ("-a", "--showmeminfo", "vram", "--json")
-"""``-a`` prints everything, in old versions without the size of the memory."""
 
+# Seconds between two runs. A run takes a quarter of a second of CPU time, with many GPUs several seconds.
 MIN_INTERVAL: Final = 10.0
-"""Seconds between two runs. A run takes a quarter of a second of CPU time, with many GPUs several seconds."""
 
-TIMEOUT: Final = 20.0
-"""Seconds for a run. 15 s were too few for sixteen dies."""
+TIMEOUT: Final = 20.0  # seconds for a run. 15 s were too few for sixteen dies.
 
 
 class ToolGpu(Gpu):

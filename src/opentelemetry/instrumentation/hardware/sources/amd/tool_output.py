@@ -25,18 +25,16 @@ from opentelemetry.instrumentation.hardware.sources.amd.fields import (
 
 _ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupported", "not supported", "not specified"})
 
-_INSTINCT = "0x7(40[8cf]|410|4[ab].|5[ab].)"
-"""PCI device numbers of MI200, MI300 and MI350."""
+_INSTINCT = "0x7(40[8cf]|410|4[ab].|5[ab].)"  # PCI device numbers of MI200, MI300 and MI350
 
 _CARD = re.compile("card([0-9]{1,4})")
 
+# Clocks of rocm-smi: ``(1700Mhz)``, ``1 (1502Mhz)``, and ranges, of which the upper end counts.
 _CLOCK = re.compile(r"^(?:[0-9]+ )?\(?([0-9.]+Mhz)\)?$|^[0-9]+Mhz - (?=[0-9.]+Mhz$)", re.IGNORECASE)
-"""Clocks of rocm-smi: ``(1700Mhz)``, ``1 (1502Mhz)``, and ranges, of which the upper end counts."""
 
 _PERCENT: Final = "GPU Memory Allocated (VRAM%)"
 
-Texts: TypeAlias = "Mapping[str, str]"
-"""A tool's keys or paths, and its values as text."""
+Texts: TypeAlias = "Mapping[str, str]"  # a tool's keys or paths, and its values as text
 
 _MAX_DOCUMENTS = 200
 _MAX_GPUS = 1024

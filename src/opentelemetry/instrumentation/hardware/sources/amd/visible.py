@@ -21,8 +21,9 @@ from opentelemetry.instrumentation.hardware.accelerators.selection import (
 from opentelemetry.instrumentation.hardware.sources.amd.topology import KFD, Node, Topology
 
 ROCR: Final = "ROCR_VISIBLE_DEVICES"
+
+# The first one that is not empty applies. Its numbers count the GPUs that ``ROCR_VISIBLE_DEVICES`` leaves.
 HIP: Final = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-"""The first one that is not empty applies. Its numbers count the GPUs that ``ROCR_VISIBLE_DEVICES`` leaves."""
 
 
 def visibility_rule(topology: Topology) -> VisibilityRule:

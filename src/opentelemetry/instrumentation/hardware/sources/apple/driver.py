@@ -30,16 +30,15 @@ MACMON: Final = Tool(
 )
 IOREG: Final = Tool("ioreg", folders=("/usr/sbin",), fix="it is part of macOS")
 
-_TIMEOUT = 10.0
-"""Seconds for a run, and for the first line of macmon."""
+_TIMEOUT = 10.0  # seconds for a run, and for the first line of macmon
 
 _IOREG_ARGUMENTS = ("-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator")
 
+# Consecutive invalid lines of macmon that are ignored; after more of them, reading fails.
 _MAX_INVALID_LINES = 20
-"""Consecutive invalid lines of macmon that are ignored; after more of them, reading fails."""
 
+# The first version of macmon with ``--soc-info``, which adds the name of the chip.
 _SOC_INFO_SINCE = (0, 6, 1)
-"""The first version of macmon with ``--soc-info``, which adds the name of the chip."""
 
 
 class AppleDriver(AcceleratorDriver):

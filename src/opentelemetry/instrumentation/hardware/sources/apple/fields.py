@@ -28,6 +28,7 @@ ANE: Final = "ane"
 MEMORY: Final = "memory"
 HOST: Final = "host"
 
+# The parts of a Mac by ``hw.id``: name, type and the part that they belong to. All others are fans.
 PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
     GPU: ("GPU 0", "gpu", ""),
     SRAM: ("GPU 0 SRAM", "memory", GPU),
@@ -38,7 +39,6 @@ PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
     MEMORY: ("Memory", "memory", ""),
     HOST: ("machine", "host", ""),
 }
-"""The parts of a Mac by ``hw.id``: name, type and the part that they belong to. All others are fans."""
 
 UTILIZATION: Final = utilization("general")
 RENDERER: Final = utilization("renderer")
@@ -58,14 +58,15 @@ RECOVERIES: Final = errors("recovery", most=1 << 40)
 FAN_SPEED: Final = Field(c.HW_FAN_SPEED, most=100_000)
 FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO)
 
+# Keys of ``apple_gpu_stats --json``, the first generation.
 STATS_1: Final[Mapping[str, tuple[str, Field]]] = {
     "utilization": (GPU, UTILIZATION),
     "mem_used": (GPU, Field(c.HW_GPU_MEMORY_UTILIZATION, unit="%", least=1e-9)),
     "temperature": (GPU, TEMPERATURE),
     "power": (GPU, POWER),
 }
-"""Keys of ``apple_gpu_stats --json``, the first generation."""
 
+# Keys of ``apple_gpu_stats``, the second generation.
 STATS_2: Final[Mapping[str, tuple[str, Field]]] = {
     "utilization": (GPU, UTILIZATION),
     "renderUtilization": (GPU, RENDERER),
@@ -76,15 +77,15 @@ STATS_2: Final[Mapping[str, tuple[str, Field]]] = {
     "gpuPower": (GPU, POWER),
     "systemPower": (HOST, HOST_POWER),
 }
-"""Keys of ``apple_gpu_stats``, the second generation."""
 
+# GPU temperatures of the second generation: the sensors of all chips, 0 for those that this chip does not have.
 STATS_2_TEMPERATURES: Final = (
     *(f"m1Gpu{number}" for number in range(1, 5)),
     *(f"m2Gpu{number}" for number in range(1, 3)),
     *(f"m3Gpu{number}" for number in range(1, 9)),
 )
-"""GPU temperatures of the second generation: the sensors of all chips, 0 for those that this chip does not have."""
 
+# Keys of ``PerformanceStatistics`` in the I/O registry.
 IOREG: Final[Mapping[str, tuple[str, Field]]] = {
     "Device Utilization %": (GPU, UTILIZATION),
     "Renderer Utilization %": (GPU, RENDERER),
@@ -93,8 +94,12 @@ IOREG: Final[Mapping[str, tuple[str, Field]]] = {
     "Alloc system memory": (GPU, MEMORY_ALLOCATED),
     "recoveryCount": (GPU, RECOVERIES),
 }
-"""Keys of ``PerformanceStatistics`` in the I/O registry."""
 
+# Keys of ``macmon pipe`` since 0.8; until 0.7 a pair ``gpu_usage`` has the frequency and the scaled ratio. Versions
+# between 0.7 and 0.8.2 call the latter ``gpu_usage_ratio``.
+#
+# The active ratio is the share of the time; the scaled ratio is the share of the work that the unit could do at its
+# highest frequency.
 MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "gpu_active_ratio": (GPU, ACTIVE),
     "gpu_usage_ratio": (GPU, SCALED),
@@ -111,13 +116,8 @@ MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "ram_power": (MEMORY, POWER),
     "sys_power": (HOST, HOST_POWER),
 }
-"""Keys of ``macmon pipe`` since 0.8; until 0.7 a pair ``gpu_usage`` has the frequency and the scaled ratio. Versions
-between 0.7 and 0.8.2 call the latter ``gpu_usage_ratio``.
 
-The active ratio is the share of the time; the scaled ratio is the share of the work that the unit could do at its
-highest frequency.
-"""
-
+# The values that a Mac has, although no tool reports all of them.
 EXPECTED: Final = (
     (GPU, UTILIZATION),
     (GPU, MEMORY_USED),
@@ -129,4 +129,3 @@ EXPECTED: Final = (
     (P_CORES, CPU_SPEED),
     (HOST, HOST_POWER),
 )
-"""The values that a Mac has, although no tool reports all of them."""

@@ -32,13 +32,12 @@ from opentelemetry.instrumentation.hardware.sources.apple.fields import (
     UTILIZATION,
 )
 
+# Prefix of the class names of Apple GPUs. Intel and AMD GPUs report other values under the same keys.
 _AGX = "AGXAccelerator"
-"""Prefix of the class names of Apple GPUs. Intel and AMD GPUs report other values under the same keys."""
 
 _MAX_FANS = 16
 
-_MAX_LIST = 1 << 20
-"""Bytes of a property list. The parser takes seconds for a much longer one."""
+_MAX_LIST = 1 << 20  # bytes of a property list. The parser takes seconds for a much longer one.
 
 
 class Output(NamedTuple):

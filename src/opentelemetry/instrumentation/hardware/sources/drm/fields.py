@@ -23,8 +23,8 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
 # A GPU that is awake is above freezing and draws power: 0 means that the sensor is missing.
 _POSITIVE: Final = 0.001
 
+# By task.
 GPU_UTILIZATION: Final[Mapping[str, Field]] = {task: utilization(task, "") for task in TASKS.values()}
-"""By task."""
 
 FREQUENCY: Final = frequency("graphics", "Hz")
 FREQUENCY_LIMIT: Final = frequency_limit("graphics", "Hz")
@@ -33,29 +33,31 @@ GPU_SENSORS: Final[Mapping[str, Field]] = {
     "temp1_input": temperature("gpu", "m°C", least=_POSITIVE),
     "power1_input": power("µW", least=_POSITIVE),
 }
+
+# Files of nouveau's sensors.
 GPU_SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "temp1_max": temperature_limit("gpu", "high.degraded", "m°C"),
     "temp1_crit": temperature_limit("gpu", "high.critical", "m°C"),
     "power1_max": power_limit("max", "µW"),
     "in0_input": voltage("gpu", least=_POSITIVE),
 }
-"""Files of nouveau's sensors."""
 
 NPU_BUSY: Final = "npu_busy_time_us"
 NPU_UTILIZATION: Final = npu_utilization(unit="")
 NPU_FREQUENCY: Final = Field(c.HW_NPU_FREQUENCY, unit="Hz")
 
+# Files of Intel's NPU driver ivpu.
 NPU: Final[Mapping[str, Field]] = {
     "npu_memory_utilization": Field(c.HW_NPU_MEMORY_USAGE),
     "npu_current_frequency_mhz": Field(c.HW_NPU_FREQUENCY, unit="MHz"),
 }
-"""Files of Intel's NPU driver ivpu."""
 
 NPU_SENSORS: Final[Mapping[str, Field]] = {
     "temp1_input": temperature("die", "m°C", least=_POSITIVE),
     "power1_input": power("µW", least=_POSITIVE),
 }
 
+# By kernel driver.
 VENDORS: Final[Mapping[str, str]] = {
     "panfrost": "Arm",
     "panthor": "Arm",
@@ -66,4 +68,3 @@ VENDORS: Final[Mapping[str, str]] = {
     "intel_vpu": "Intel",
     "amdxdna": "AMD",
 }
-"""By kernel driver."""

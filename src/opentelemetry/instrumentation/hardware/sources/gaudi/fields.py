@@ -39,14 +39,14 @@ ADDRESS: Final = "bus_id"
 MODULE: Final = "module_id"
 UUID: Final = "uuid"
 
+# Attributes of the info metric.
 FACTS: Final[Mapping[str, str]] = {
     c.HW_MODEL: "name",
     c.HW_SERIAL_NUMBER: "serial",
     c.HW_DRIVER_VERSION: "driver_version",
 }
-"""Attributes of the info metric."""
 
+# Columns that older versions of the tool do not know. Its help lists those that it knows.
 NEWER: Final = ("power.max", "clocks.current.soc")
-"""Columns that older versions of the tool do not know. Its help lists those that it knows."""
 
 COLUMNS: Final = (INDEX, MODULE, UUID, ADDRESS, *FACTS.values(), *FIELDS)

@@ -28,6 +28,7 @@ NAME: Final = "gcipuinfo"
 
 _FIX: Final = "source the enable script of the Poplar SDK, or set GCIPUINFO to the folder that has the module"
 
+# The environment variables that the child needs: they select the partition.
 _ENVIRONMENT: Final = (
     "IPUOF_CONFIG_PATH",
     "IPUOF_VIPU_API_GCD_ID",
@@ -36,16 +37,13 @@ _ENVIRONMENT: Final = (
     "IPUOF_VIPU_API_PORT",
     "IPUOF_VIPU_API_TIMEOUT",
 )
-"""The environment variables that the child needs: they select the partition."""
 
+# Seconds that opening waits for the first line: if IPUs are shared, the library queries a server.
 _FIRST_LINE: Final = 4.0
-"""Seconds that opening waits for the first line: if IPUs are shared, the library queries a server."""
 
-_DEFAULT_PERIOD: Final = 30.0
-"""Seconds between two lines if the source is only read before collections."""
+_DEFAULT_PERIOD: Final = 30.0  # seconds between two lines if the source is only read before collections
 
-_MAX_IPUS: Final = 4096
-"""Maximum IPUs in a line."""
+_MAX_IPUS: Final = 4096  # maximum IPUs in a line
 
 _NO_IPU_LISTED: Final = (
     f"hw.npu.*: {NAME} lists no IPU; it lists those of the active partition only, which may be created later, "

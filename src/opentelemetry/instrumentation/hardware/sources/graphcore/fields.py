@@ -14,9 +14,10 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     temperature,
 )
 
+# Lowest plausible value: a temperature, frequency or power of 0 means that the value could not be read.
 _POSITIVE: Final = 1e-9
-"""Lowest plausible value: a temperature, frequency or power of 0 means that the value could not be read."""
 
+# Values of an IPU. ``speed`` is the older name of ``link speed``.
 FIELDS: Final[Mapping[str, Field]] = {
     "average board temp": temperature("board", least=_POSITIVE),
     "average die temp": temperature("die", least=_POSITIVE),
@@ -27,16 +28,16 @@ FIELDS: Final[Mapping[str, Field]] = {
     "link speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),
     "link correctable error count": errors("link_corrected"),
 }
-"""Values of an IPU. ``speed`` is the older name of ``link speed``."""
 
 SESSION: Final = "ipu utilisation (session)"
+
+# Utilization by the session of the process that uses the IPU.
 SESSION_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION, unit="%")
-"""Utilization by the session of the process that uses the IPU."""
 
 BOARD: Final = "board serial number"
-BOARD_POWER: Final = "total board power"
-"""Power of the board, which several IPUs share."""
+BOARD_POWER: Final = "total board power"  # power of the board, which several IPUs share
 
+# Attributes of the info metric.
 FACTS: Final[Mapping[str, str]] = {
     c.HW_MODEL: "board type",
     c.HW_SERIAL_NUMBER: BOARD,
@@ -44,4 +45,3 @@ FACTS: Final[Mapping[str, str]] = {
     c.HW_FIRMWARE_VERSION: "firmware version",
     c.PCI_BDF: "pci id",
 }
-"""Attributes of the info metric."""

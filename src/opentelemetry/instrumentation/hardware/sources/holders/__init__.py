@@ -25,20 +25,21 @@ from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 
 _SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 _JOB_FILES_VARIABLE: Final = "DCGM_HPC_JOB_MAPPING_DIR"
+
+# A folder of the kubelet, with a folder for each pod: its namespace, name and uid with ``_`` between them.
 _POD_LOGS: Final = "/var/log/pods"
-"""A folder of the kubelet, with a folder for each pod: its namespace, name and uid with ``_`` between them."""
 
+# A line of a job file: the id of a job, and in those of jobstats the user id.
 _JOB: Final = re.compile(r"([\w.@:\[\]-]{1,64})(?:\s+([0-9]{1,10}))?", re.ASCII)
-"""A line of a job file: the id of a job, and in those of jobstats the user id."""
 
+# A device by its index, as some device plugins name it.
 _NUMBER: Final = re.compile(r"(?:nvidia)?([0-9]{1,4})")
-"""A device by its index, as some device plugins name it."""
 
+# Beginnings of the names of resources whose devices may be named by index, and the source of their vendor.
 _RESOURCES: Final = {"nvidia.com/": "nvidia", "amd.com/": "amd", "google.com/tpu": "tpu"}
-"""Beginnings of the names of resources whose devices may be named by index, and the source of their vendor."""
 
+# Holders of a device in one state that are reported by name. All series of the agent are in one process's memory.
 _MOST: Final = 64
-"""Holders of a device in one state that are reported by name. All series of the agent are in one process's memory."""
 
 
 class _Allocation(NamedTuple):

@@ -15,9 +15,9 @@ from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
 from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
 
 _METHOD: Final = "/v1.PodResourcesLister/List"
-_TIMEOUT: Final = 2.0
-"""Seconds. The kubelet answers within milliseconds."""
+_TIMEOUT: Final = 2.0  # seconds. The kubelet answers within milliseconds.
 
+# The fields in use.
 _CLASSES: Final[dict[str, Any]] = classes(
     "podresources",
     {
@@ -31,7 +31,6 @@ _CLASSES: Final[dict[str, Any]] = classes(
         "ContainerDevices": ((1, "resource_name", "string"), (2, "device_ids", "repeated string")),
     },
 )
-"""The fields in use."""
 
 
 class Kubelet:

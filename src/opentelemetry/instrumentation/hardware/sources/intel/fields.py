@@ -63,6 +63,8 @@ THROTTLED: Final[Mapping[str, Field]] = {
     reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")
 }
 
+# By the end of a file's name, the reason of ``hw.gpu.throttle.time``, as for AMD: the temperature that the firmware
+# controls is ``thermal_sw``, a signal from outside ``thermal_hw``.
 THROTTLE_FILES: Final[Mapping[str, str]] = {
     "pl1": "power_cap",
     "pl2": "power_cap",
@@ -80,9 +82,8 @@ THROTTLE_FILES: Final[Mapping[str, str]] = {
     "vr_thermalert": "thermal_hw",
     "vr_thermal": "thermal_hw",
 }
-"""By the end of a file's name, the reason of ``hw.gpu.throttle.time``, as for AMD: the temperature that the firmware
-controls is ``thermal_sw``, a signal from outside ``thermal_hw``."""
 
+# By PCI device number, the cards. https://dgpu-docs.intel.com/devices/hardware-table.html
 MODELS: Final[Mapping[str, str]] = {
     "56A0": "Arc A770",
     "56A1": "Arc A750",
@@ -98,4 +99,3 @@ MODELS: Final[Mapping[str, str]] = {
     "0BD5": "Data Center GPU Max 1550",
     "0BDA": "Data Center GPU Max 1100",
 }
-"""By PCI device number, the cards. https://dgpu-docs.intel.com/devices/hardware-table.html"""

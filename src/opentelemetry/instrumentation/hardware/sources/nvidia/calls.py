@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Shares, mean_shares
 
+# Codes of a call that this device and driver do not support. It is not made again.
 NEVER: Final = (
     n.NOT_SUPPORTED,
     n.FUNCTION_NOT_FOUND,
@@ -25,28 +26,25 @@ NEVER: Final = (
     n.INVALID_ARGUMENT,
     n.ARGUMENT_VERSION,
 )
-"""Codes of a call that this device and driver do not support. It is not made again."""
 
-NO_VALUE: Final = (n.NOT_FOUND, n.NO_DATA)
-"""Codes of a call that has no value at the moment."""
+NO_VALUE: Final = (n.NOT_FOUND, n.NO_DATA)  # codes of a call that has no value at the moment
 
-LOST: Final = (n.LOST, n.RESET_REQUIRED)
-"""Codes of a device that has failed."""
+LOST: Final = (n.LOST, n.RESET_REQUIRED)  # codes of a device that has failed
 
+# Codes of a library that has failed, for all devices.
 FATAL: Final = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
-"""Codes of a library that has failed, for all devices."""
 
+# What to do about a failed device, by prefix of the driver's text.
 REMEDIES: Final = {
     "GPU is lost": "the kernel log has the cause; restart the machine",
     "GPU requires": "run nvidia-smi --gpu-reset when no process uses it, or restart the machine",
 }
-"""What to do about a failed device, by prefix of the driver's text."""
 
+# ``nvmlMemory_v2``: the version of the structure that reports reserved memory separately.
 _MEMORY_V2: Final = 0x02000028
-"""``nvmlMemory_v2``: the version of the structure that reports reserved memory separately."""
 
+# Codes of drivers that do not know that structure; the last one is that of some drivers in WSL.
 _NO_MEMORY_V2: Final = (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT, n.UNKNOWN)
-"""Codes of drivers that do not know that structure; the last one is that of some drivers in WSL."""
 
 Values = Mapping[Field, object]
 

@@ -9,11 +9,9 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL, LOST, Call, NvmlDevice
 
-_MOST_FANS: Final = 16
-"""Maximum fans of a GPU."""
+_MOST_FANS: Final = 16  # maximum fans of a GPU
 
-FABRIC_COMPLETED: Final = 3
-"""``NVML_GPU_FABRIC_STATE_COMPLETED``: the GPU can use NVLink."""
+FABRIC_COMPLETED: Final = 3  # ``NVML_GPU_FABRIC_STATE_COMPLETED``: the GPU can use NVLink
 
 
 def component(gpu: Device, name: str, type: str) -> Device:  # noqa: A002

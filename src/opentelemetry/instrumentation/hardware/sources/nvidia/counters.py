@@ -13,8 +13,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import NEVER, NvmlDevice, Values
 from opentelemetry.instrumentation.hardware.sources.nvidia.components import component
 
-_MOST_FAILURES: Final = 5
-"""Failures at the start after which a rate is integrated until a counter answers."""
+_MOST_FAILURES: Final = 5  # failures at the start after which a rate is integrated until a counter answers
 
 
 class Counters:

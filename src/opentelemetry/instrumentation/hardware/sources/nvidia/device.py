@@ -36,14 +36,13 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_a
 _ENERGY: Final = f.SAMPLED[83, 0]
 _SPAN_COUNTERS: Final = (c.HW_ENERGY, c.HW_GPU_TIME, c.HW_GPU_THROTTLE_TIME)
 
+# Seconds before the call from which a time stamp must be that of the update of the counter.
 _LEAST_AGE: Final = 0.002
-"""Seconds before the call from which a time stamp must be that of the update of the counter."""
 
+# Seconds. No counter is updated more seldom than once per second, so an older time stamp is wrong.
 _LARGEST_AGE: Final = 1.0
-"""Seconds. No counter is updated more seldom than once per second, so an older time stamp is wrong."""
 
-_GENERAL_SAMPLES: Final = 1
-"""``NVML_GPU_UTILIZATION_SAMPLES``."""
+_GENERAL_SAMPLES: Final = 1  # ``NVML_GPU_UTILIZATION_SAMPLES``
 
 
 class Gpu(NvmlDevice):

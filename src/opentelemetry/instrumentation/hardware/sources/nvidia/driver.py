@@ -34,6 +34,7 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 _LOG = logging.getLogger(__name__)
 
+# Codes after which this process cannot use the library any more, and what to do.
 _PERMANENT: Final = {
     n.NO_PERMISSION: "this user needs to read and write /dev/nvidiactl and the GPUs' files, /dev/nvidia0 and so on",
     n.DRIVER_NOT_LOADED: "modprobe nvidia; a container needs to be started with the GPUs (docker run --gpus all)",
@@ -41,17 +42,17 @@ _PERMANENT: Final = {
     n.FUNCTION_NOT_FOUND: "",
     n.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine, or recreate the container",
 }
-"""Codes after which this process cannot use the library any more, and what to do."""
 
 _MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
+
+# The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default.
 _MPS_FOLDER: Final = "/tmp/nvidia-mps"
-"""The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default."""
 
+# By NVML's compute mode, who may compute; all others are the default.
 _MODES: Final = {2: PROHIBITED, 3: EXCLUSIVE_PROCESS}
-"""By NVML's compute mode, who may compute; all others are the default."""
 
+# Driver versions, from the first to before the second, with a process list in an undeclared format.
 _BROKEN_LISTS: Final = ((535, 43), (535, 86))
-"""Driver versions, from the first to before the second, with a process list in an undeclared format."""
 
 
 class Library(AcceleratorDriver):

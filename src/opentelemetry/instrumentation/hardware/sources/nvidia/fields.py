@@ -26,8 +26,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
 )
 from opentelemetry.instrumentation.hardware.model import Series
 
-ALL_LINKS: Final = 0xFFFFFFFF
-"""The scope of an NVLink field that stands for the sum over all links."""
+ALL_LINKS: Final = 0xFFFFFFFF  # the scope of an NVLink field that stands for the sum over all links
 
 # NVML: one call per value.
 
@@ -37,8 +36,8 @@ MEMORY_BUSY: Final = utilization("memory")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 TEMPERATURE: Final = temperature("gpu")
-JUNCTION: Final = temperature("junction")
-"""The hottest part of the chip, as AMD names it."""
+JUNCTION: Final = temperature("junction")  # the hottest part of the chip, as AMD names it
+
 POWER: Final = power("mW")
 POWER_ENFORCED: Final = power_limit("enforced", "mW")
 POWER_DEFAULT: Final = power_limit("default", "mW")
@@ -53,36 +52,40 @@ PCIE_MAX: Final = {
     "MaxPcieLinkWidth": Field(c.HW_GPU_PCIE_WIDTH_LIMIT, unit="x", least=1, most=99),
 }
 PCIE_LINK: Final = (*PCIE_NOW.values(), *PCIE_MAX.values())
+
+# NVML reports one lane of generation 1 for GB10, though: https://github.com/Syllo/nvtop/pull/499.
 NO_PCIE_LINK: Final[dict[Series | str, str]] = {
     field.series: "an integrated GPU has no PCIe link" for field in PCIE_LINK
 }
-"""NVML reports one lane of generation 1 for GB10, though: https://github.com/Syllo/nvtop/pull/499."""
+
 BAR1_USED: Final = Field(c.HW_GPU_BAR1_USAGE)
 BAR1_TOTAL: Final = Field(c.HW_GPU_BAR1_LIMIT)
 PERFORMANCE_STATE: Final = Field(c.HW_GPU_PERFORMANCE_STATE)
 FAN_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%")
 FAN_SPEED: Final = Field(c.HW_FAN_SPEED, unit="RPM")
 
+# ``nvmlDeviceGet<engine>Utilization``.
 ENGINES: Final = {
     "Encoder": utilization("encoder"),
     "Decoder": utilization("decoder"),
     "Jpg": utilization("jpeg"),
     "Ofa": utilization("ofa"),
 }
-"""``nvmlDeviceGet<engine>Utilization``."""
 
 CLOCKS: Final = {domain: frequency(domain) for domain in ("graphics", "sm", "memory", "video")}
-CLOCK_LIMITS: Final = {domain: frequency_limit(domain) for domain in CLOCKS}
-"""In the order of ``nvmlClockType_t``."""
 
+# In the order of ``nvmlClockType_t``.
+CLOCK_LIMITS: Final = {domain: frequency_limit(domain) for domain in CLOCKS}
+
+# In the order of ``nvmlTemperatureThresholds_t``.
 THRESHOLDS: Final = (
     temperature_limit("gpu", "high.critical"),
     temperature_limit("gpu", "high.degraded"),
     temperature_limit("memory", "max"),
     temperature_limit("gpu", "max"),
 )
-"""In the order of ``nvmlTemperatureThresholds_t``."""
 
+# Bits of ``nvmlDeviceGetCurrentClocksEventReasons``.
 REASONS: Final = {
     0x02: throttle("application_clocks"),
     0x04: throttle("power_cap"),
@@ -95,10 +98,14 @@ REASONS: Final = {
     0x200: throttle("board_limit"),
     0x400: throttle("reliability"),
 }
-"""Bits of ``nvmlDeviceGetCurrentClocksEventReasons``."""
 
 # NVML: ``nvmlDeviceGetFieldValues``, by ``NVML_FI_*`` and scope.
 
+# Fields that are read often.
+#
+# Not read: 197 and 198, the bytes over PCIe. They wrap (``nvml.h``: "Value can be wrapped"), at 4 GiB: the counters of
+# the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-kernel-modules). At 64 GB/s that is every
+# 67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
 SAMPLED: Final[Mapping[tuple[int, int], Field]] = {
     (82, 0): temperature("memory"),
     (83, 0): energy("mJ"),
@@ -107,19 +114,13 @@ SAMPLED: Final[Mapping[tuple[int, int], Field]] = {
     (138, ALL_LINKS): link("nvlink", "transmit", "KiB"),
     (139, ALL_LINKS): link("nvlink", "receive", "KiB"),
 }
-"""Fields that are read often.
 
-Not read: 197 and 198, the bytes over PCIe. They wrap (``nvml.h``: "Value can be wrapped"), at 4 GiB: the counters of
-the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-kernel-modules). At 64 GB/s that is every
-67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
-"""
-
+# In older drivers, these numbers stand for other fields.
 _SAMPLED_SINCE_580: Final = {
     (269, 0): throttle("thermal_sw", "ns"),
     (270, 0): throttle("thermal_hw", "ns"),
     (271, 0): throttle("power_brake", "ns"),
 }
-"""In older drivers, these numbers stand for other fields."""
 
 
 def sampled(driver_version: str) -> Mapping[tuple[int, int], Field]:
@@ -133,26 +134,26 @@ def branch(driver_version: str) -> int:
     return int(major) if major.isdecimal() else 0
 
 
+# Fields with the power of a component, a device of its own: the module of GPU and CPU, or the memory of the GPU.
 SCOPES: Final = {(185, 1): "module", (185, 2): "memory"}
-"""Fields with the power of a component, a device of its own: the module of GPU and CPU, or the memory of the GPU."""
 
 INSTANT: Final = (186, 0)
 
-Ids = tuple[tuple[int, int], ...]
-"""Fields with their scopes."""
+Ids = tuple[tuple[int, int], ...]  # fields with their scopes
 
 EACH_NVLINK: Final = -1
-EACH_C2C: Final = -2
-"""Scopes that stand for each NVLink, or each link from chip to chip (C2C), of the GPU."""
+EACH_C2C: Final = -2  # scopes that stand for each NVLink, or each link from chip to chip (C2C), of the GPU
 
-LINK_COUNTS: Final = {EACH_NVLINK: (91, 0), EACH_C2C: (170, 0)}
-"""The fields with the number of links."""
+LINK_COUNTS: Final = {EACH_NVLINK: (91, 0), EACH_C2C: (170, 0)}  # the fields with the number of links
 
 
 def _sum(*fields: int, scope: int = 0) -> Ids:
     return tuple((field, scope) for field in fields)
 
 
+# Error counters, each the sum of some fields: of the first alternative that the device supports.
+#
+# Numbers from 201 to 250 are the same in all versions of the driver that have them; 199, 200 and those above are not.
 ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
     errors("corrected"): (_sum(22), _sum(5)),  # of the device's memory; if not supported, of all memories of the chip
     errors("uncorrected"): (_sum(23), _sum(6)),
@@ -170,11 +171,8 @@ ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
     errors("c2c_crc"): (_sum(231, scope=EACH_C2C),),
     errors("c2c_replay"): (_sum(232, scope=EACH_C2C),),
 }
-"""Error counters, each the sum of some fields: of the first alternative that the device supports.
 
-Numbers from 201 to 250 are the same in all versions of the driver that have them; 199, 200 and those above are not.
-"""
-
+# Those with ``DETAIL=gpu``.
 MORE_ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
     errors("pcie_nak_received"): (_sum(174),),
     errors("pcie_receiver"): (_sum(175),),
@@ -194,28 +192,28 @@ MORE_ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
     errors("nvlink_symbol"): (_sum(221, scope=ALL_LINKS),),
     errors("c2c_replay_repeated"): (_sum(233, scope=EACH_C2C),),
 }
-"""Those with ``DETAIL=gpu``."""
 
+# Errors of caches, registers and the like: those of all memories of the chip, less those of the device's memory.
 SRAM_ERRORS: Final = {
     errors("sram_corrected"): ((5, 0), (22, 0)),
     errors("sram_uncorrected"): ((6, 0), (23, 0)),
 }
-"""Errors of caches, registers and the like: those of all memories of the chip, less those of the device's memory."""
 
 RECOVERY_ACTION: Final = Field(c.HW_GPU_RECOVERY_ACTION, most=99)
 RECOVERY: Final = (230, 0)
-DEGRADED: Final = ((31, 0), (144, 0), (145, 0), RECOVERY)
-"""Fields that are not 0 while a repair is pending, or has failed, or the driver requires a recovery action."""
 
+# Fields that are not 0 while a repair is pending, or has failed, or the driver requires a recovery action.
+DEGRADED: Final = ((31, 0), (144, 0), (145, 0), RECOVERY)
+
+# Structures with their version, and the flags of pending or impossible repairs, as indices of words of 32 bits.
 REPAIRS: Final[Mapping[str, tuple[int, tuple[int, ...]]]] = {
     "RepairStatus": (0x0100000C, (1, 2)),  # channel, TPC
     "UnrepairableMemoryFlag_v1": (0x01000008, (1,)),
     "SramEccErrorStatus": (0x01000068, (24,)),  # the threshold is exceeded
 }
-"""Structures with their version, and the flags of pending or impossible repairs, as indices of words of 32 bits."""
 
+# The structure with the state of the NVLink fabric, and its version.
 FABRIC: Final = ("GpuFabricInfoV", 0x02000024)
-"""The structure with the state of the NVLink fabric, and its version."""
 
 NVLINK_UP: Final = Field(c.HW_GPU_NVLINK_UP)
 NVLINK_STATE: Final = 165
@@ -234,14 +232,12 @@ def nvlink_io(link: int, direction: str) -> Field:
 
 # NVML: critical events (Xid). https://docs.nvidia.com/deploy/xid-errors/
 
-XID: Final = errors("xid")
-"""Stands for the events of all numbers where they are not received."""
+XID: Final = errors("xid")  # stands for the events of all numbers where they are not received
 
+# Xids that are exported as 0 from the start, because alerts on them compare with the value before.
 HARDWARE_XIDS: Final = (48, 63, 64, 74, 79, 94, 95, 119)
-"""Xids that are exported as 0 from the start, because alerts on them compare with the value before."""
 
-_XIDS: Final = range(1, 200)
-"""The numbers that NVIDIA's catalog assigns, and some for future ones."""
+_XIDS: Final = range(1, 200)  # the numbers that NVIDIA's catalog assigns, and some for future ones
 
 
 def xid(number: int | str) -> Field:
@@ -256,6 +252,8 @@ def _xid(word: str) -> Field:
 
 # NVML: GPU performance monitoring (GPM).
 
+# ``NVML_GPM_METRIC_*``. The bytes of a link that the device counts are not exported from its rate, unless its counter
+# is always 0.
 GPM: Final = {
     1: GENERAL,  # the only such value of a MIG instance
     2: utilization("sm"),
@@ -270,10 +268,8 @@ GPM: Final = {
     60: link("nvlink", "receive", "MiB/s"),
     61: link("nvlink", "transmit", "MiB/s"),
 }
-"""``NVML_GPM_METRIC_*``. The bytes of a link that the device counts are not exported from its rate, unless its counter
-is always 0.
-"""
 
+# The same with ``DETAIL=gpu``.
 PIPES: Final = {
     4: utilization("integer"),
     6: utilization("tensor_dfma"),
@@ -281,12 +277,11 @@ PIPES: Final = {
     8: utilization("tensor_dmma"),
     9: utilization("tensor_imma"),
 }
-"""The same with ``DETAIL=gpu``."""
 
+# Of the device memory since the driver was loaded, in the order of ``nvmlMemoryErrorType_t``.
 VOLATILE_ERRORS: Final = tuple(
     Field(c.HW_GPU_MEMORY_ERRORS, {c.ERROR_TYPE: kind}) for kind in ("corrected", "uncorrected")
 )
-"""Of the device memory since the driver was loaded, in the order of ``nvmlMemoryErrorType_t``."""
 
 # Files of the kernel driver nvgpu.
 
@@ -298,10 +293,11 @@ JETSON_TEMPERATURE: Final = temperature("gpu", "m°C")
 # The observed program.
 
 PROCESS_MEMORY: Final = Field(c.PROCESS_GPU_MEMORY_USAGE)
+
+# In the order of ``nvmlProcessUtilizationSample_t``.
 PROCESS_UTILIZATION: Final = tuple(
     Field(c.PROCESS_GPU_UTILIZATION, {c.GPU_TASK: task}, "%") for task in ("sm", "memory", "encoder", "decoder")
 )
-"""In the order of ``nvmlProcessUtilizationSample_t``."""
 
 # nvidia-smi: path of the element below ``gpu``.
 
@@ -309,8 +305,7 @@ _ECC: Final = "ecc_errors/aggregate"
 _RETIRED: Final = "retired_pages/{}_retirement/retired_count"
 _COUNTERS: Final = "clocks_event_reasons_counters/clocks_event_reasons_counters"
 _CEILING: Final = "gpu_power_readings/gpu_ceiling_power_limit"  # since 610
-_COUNT: Final = (1 << 32) - 2
-"""The greatest count: all ones stand for "not available"."""
+_COUNT: Final = (1 << 32) - 2  # the greatest count: all ones stand for "not available"
 
 _LINK: Final = "pci/pci_gpu_link_info"
 
@@ -318,6 +313,10 @@ XML_POWER: Final = power()
 XML_TOTAL: Final = memory_total("MiB")
 XML_USED: Final = memory_used("MiB")
 
+# The elements of each value in all schemas. The first one with a plausible value is used. ``a + b`` is a sum, and ``a -
+# b`` a difference.
+#
+# Not read: the PCIe throughput, which covers only 20 ms, and ``tlimit``, which is the distance to a threshold.
 XML: Final[dict[Field, tuple[str, ...]]] = {
     GENERAL: ("utilization/gpu_util",),
     MEMORY_BUSY: ("utilization/memory_util",),
@@ -396,11 +395,6 @@ XML: Final[dict[Field, tuple[str, ...]]] = {
     Field(c.HW_GPU_BAR1_LIMIT, unit="MiB"): ("bar1_memory_usage/total",),
     Field(c.HW_POWER_INSTANT, unit="W"): ("gpu_power_readings/instant_power_draw",),
 }
-"""The elements of each value in all schemas. The first one with a plausible value is used. ``a + b`` is a sum,
-and ``a - b`` a difference.
-
-Not read: the PCIe throughput, which covers only 20 ms, and ``tlimit``, which is the distance to a threshold.
-"""
 
 XML_VOLATILE_ERRORS: Final[dict[Field, tuple[str, ...]]] = {
     field: (f"ecc_errors/volatile/dram_{kind}", f"ecc_errors/volatile/{former}/device_memory")
@@ -409,6 +403,7 @@ XML_VOLATILE_ERRORS: Final[dict[Field, tuple[str, ...]]] = {
 
 _EVENTS: Final = ("clocks_event_reasons/clocks_event_reason", "clocks_throttle_reasons/clocks_throttle_reason")
 
+# Throttling now, ``Active`` or ``Not Active``.
 XML_REASONS: Final[Mapping[Field, tuple[str, ...]]] = {
     throttle(reason): tuple(f"{prefix}_{element}" for prefix in _EVENTS)
     for reason, element in {
@@ -421,14 +416,15 @@ XML_REASONS: Final[Mapping[Field, tuple[str, ...]]] = {
         "application_clocks": "applications_clocks_setting",
     }.items()
 }
-"""Throttling now, ``Active`` or ``Not Active``."""
 
 _IN_XML: Final = {field.series for field in XML}
+
+# Values that NVML reports, but no version of nvidia-smi.
 NOT_IN_XML: Final = tuple(
     field for field in (*GPM.values(), XID, *ERRORS, FAN_SPEED, NVLINK_UP) if field.series not in _IN_XML
 )
-"""Values that NVML reports, but no version of nvidia-smi."""
 
+# Elements that are ``Yes`` while a repair is pending or has failed.
 XML_DEGRADED: Final = (
     "retired_pages/pending_retirement",
     "retired_pages/pending_blacklist",
@@ -440,20 +436,20 @@ XML_DEGRADED: Final = (
     "ecc_errors/unrepairable_memory",
     "ecc_errors/aggregate/sram_threshold_exceeded",
 )
-"""Elements that are ``Yes`` while a repair is pending or has failed."""
 
+# The words for a recovery action, and their numbers in NVML.
 XML_ACTIONS: Final = {"None": "0", "Reset": "1", "Reboot": "2", "Drain P2P": "3", "Drain and Reset": "4"}
-"""The words for a recovery action, and their numbers in NVML."""
 
+# The elements with the power of a component.
 XML_SCOPES: Final = {
     "module": ("module_power_readings/power_draw", "module_power_readings/average_power_draw"),
     "memory": ("gpu_memory_power_readings/average_power_draw",),
 }
-"""The elements with the power of a component."""
 
+# The states of ``fabric/state``, and their numbers in NVML.
 XML_FABRIC: Final = {"Not Started": 1, "In Progress": 2, "Completed": 3}
-"""The states of ``fabric/state``, and their numbers in NVML."""
 
+# The elements below ``fabric/health``, with the text of a fault.
 XML_FABRIC_FAULTS: Final = {
     ("summary", "Unhealthy"),
     ("summary", "Limited Capacity"),
@@ -462,4 +458,3 @@ XML_FABRIC_FAULTS: Final = {
     ("route_unhealthy", "True"),
     ("access_timeout_recovery", "True"),
 }
-"""The elements below ``fabric/health``, with the text of a fault."""

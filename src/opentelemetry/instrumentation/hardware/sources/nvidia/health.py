@@ -21,14 +21,13 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
 )
 from opentelemetry.instrumentation.hardware.sources.nvidia.components import fabric_state
 
+# Slow readings from one reading of what is expensive, such as each link by itself, to the next: a minute.
 RARELY: Final = 6
-"""Slow readings from one reading of what is expensive, such as each link by itself, to the next: a minute."""
 
-_MOST_LINKS: Final = 128
-"""Maximum links of a GPU."""
+_MOST_LINKS: Final = 128  # maximum links of a GPU
 
+# The answer of a field of each link if the GPU has none, in the words of NVML.
 _NO_LINK: Final = (n.NOT_SUPPORTED, "Not Supported")
-"""The answer of a field of each link if the GPU has none, in the words of NVML."""
 
 
 class Health:

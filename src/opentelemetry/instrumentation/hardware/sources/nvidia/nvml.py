@@ -35,8 +35,7 @@ ARGUMENT_VERSION: Final = 25
 DEPRECATED: Final = 26
 UNKNOWN: Final = 999
 
-XID: Final = 8
-"""``nvmlEventTypeXidCriticalError``."""
+XID: Final = 8  # ``nvmlEventTypeXidCriticalError``
 
 # NVML_VOLATILE_ECC, NVML_MEMORY_LOCATION_DEVICE_MEMORY
 VOLATILE_ECC: Final = 0
@@ -44,34 +43,29 @@ DEVICE_MEMORY: Final = 2
 
 _LIBRARY: Final = "libnvidia-ml.so.1"
 
-_ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)
-"""NVML's "not available", as a number of 32 or 64 bits."""
+_ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # NVML's "not available", as a number of 32 or 64 bits
 
+# Members of ``nvmlValue_t``, by ``nvmlValueType_t``.
 _VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Members of ``nvmlValue_t``, by ``nvmlValueType_t``."""
 
-_SAMPLES = 256
-"""Maximum samples of a call. The driver's buffers have about 100."""
+_SAMPLES = 256  # maximum samples of a call. The driver's buffers have about 100.
 
-_EVENTS = 64
-"""Maximum events per reading. The next readings get the rest."""
+_EVENTS = 64  # maximum events per reading. The next readings get the rest.
 
+# Capacity for processes, or samples of them, at the first attempt and the next ones.
 _ROOMS = (64, 1024, 16384)
-"""Capacity for processes, or samples of them, at the first attempt and the next ones."""
 
-_GPUS, _SLOTS = 256, 64
-"""Maximum GPUs of a machine and MIG instances of a GPU."""
+_GPUS, _SLOTS = 256, 64  # maximum GPUs of a machine and MIG instances of a GPU
 
+# Where the library is in WSL and its containers (the driver store of Windows), on Google's GKE, and on NixOS.
 _FOLDERS = (
     ("/usr/lib/wsl/lib", ""),
     ("/usr/lib/wsl/drivers", "*/"),
     ("/usr/local/nvidia/lib64", ""),
     ("/run/opengl-driver/lib", ""),
 )
-"""Where the library is in WSL and its containers (the driver store of Windows), on Google's GKE, and on NixOS."""
 
-Fields: TypeAlias = "tuple[tuple[int, int], ...]"
-"""Pairs of a field and its scope."""
+Fields: TypeAlias = "tuple[tuple[int, int], ...]"  # pairs of a field and its scope
 
 
 def _libraries() -> Iterator[Path]:

@@ -12,11 +12,9 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.fields import (
     PROCESS_UTILIZATION,
 )
 
-Users = Mapping[int, "int | None"]
-"""By PID the bytes in use; None if the driver does not report them."""
+Users = Mapping[int, "int | None"]  # by PID the bytes in use; None if the driver does not report them
 
-Shares = Mapping[int, Sequence[float]]
-"""By PID the mean utilization in percent, in the order of the fields."""
+Shares = Mapping[int, Sequence[float]]  # by PID the mean utilization in percent, in the order of the fields
 
 
 def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Field, object]:

@@ -16,27 +16,23 @@ _ALL_LINKS: Final = 0xFFFFFFFF
 
 _SYSTEM: Final = {"DriverVersion": "580.95.05", "CudaDriverVersion": 13000, "NVMLVersion": "13.580.95.05"}
 
+# Bits of ``nvmlDeviceGetCurrentClocksEventReasons``.
 _REASONS: Final = {"power": 0x04, "thermal": 0x20, "brake": 0x80}
-"""Bits of ``nvmlDeviceGetCurrentClocksEventReasons``."""
 
+# Fields with the nanoseconds for which a limit lowered the clocks.
 _THROTTLED: Final = {(74, 0): "power", (269, 0): "thermal", (271, 0): "brake"}
-"""Fields with the nanoseconds for which a limit lowered the clocks."""
 
-_ECC: Final = frozenset({5, 6})
-"""Fields that are 0 on a card with ECC memory without defects."""
+_ECC: Final = frozenset({5, 6})  # fields that are 0 on a card with ECC memory without defects
 
-_RETIRED: Final = frozenset({29, 30, 31})
-"""The same up to Turing."""
+_RETIRED: Final = frozenset({29, 30, 31})  # the same up to Turing
 
-_AMPERE: Final = frozenset({22, 23, 142, 143, 144, 145, 173, 179, 180, 230})
-"""The same from Ampere on."""
+_AMPERE: Final = frozenset({22, 23, 142, 143, 144, 145, 173, 179, 180, 230})  # the same from Ampere on
 
-_RESET: Final = 1
-"""The recovery action for uncorrected errors: the GPU should be reset."""
+_RESET: Final = 1  # the recovery action for uncorrected errors: the GPU should be reset
 
-_EVER: Final = frozenset({76, 94, 270})
-"""Fields that are 0 on every card."""
+_EVER: Final = frozenset({76, 94, 270})  # fields that are 0 on every card
 
+# ``NVML_GPM_METRIC_*``, from the means since the previous call: percent, and MiB per second.
 _PROFILED: Final[dict[int, Callable[[dict[str, float]], float]]] = {
     1: lambda mean: 100 * mean["busy"],
     2: lambda mean: 100 * mean["sm"],
@@ -52,7 +48,6 @@ _PROFILED: Final[dict[int, Callable[[dict[str, float]], float]]] = {
     60: lambda mean: mean["linked"] / _MIB,
     61: lambda mean: mean["linked"] / _MIB,
 }
-"""``NVML_GPM_METRIC_*``, from the means since the previous call: percent, and MiB per second."""
 
 
 class SimulatedNvml:

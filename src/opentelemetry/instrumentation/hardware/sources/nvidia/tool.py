@@ -42,8 +42,8 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
+# Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver.
 MIN_INTERVAL: Final = 10.0
-"""Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver."""
 
 _REASONS: Final = {field.series for field in f.XML_REASONS}
 

@@ -25,11 +25,10 @@ TOOL: Final = Tool(
 
 TIMEOUT: Final = 10.0
 
+# Exit codes, which are those of NVML, and what to do: no device, no kernel driver, no library.
 _UNAVAILABLE: Final = {6: "", 9: "modprobe nvidia", 12: "install NVIDIA's driver"}
-"""Exit codes, which are those of NVML, and what to do: no device, no kernel driver, no library."""
 
-LOST: Final = ("GPU is lost", "GPU requires reset")
-"""Texts in place of the values of a failed device."""
+LOST: Final = ("GPU is lost", "GPU requires reset")  # texts in place of the values of a failed device
 
 UNKNOWN: Final = "Unknown Error"
 
@@ -50,17 +49,14 @@ _NOT_A_FACT: Final = frozenset(
     )
 )
 
+# Elements that are removed before parsing: process names have arbitrary bytes, and the table of clocks is long, and
+# malformed in some versions.
 _REMOVED: Final = ("supported_clocks", "process_name", "accounted_processes")
-"""Elements that are removed before parsing: process names have arbitrary bytes, and the table of clocks is long, and
-malformed in some versions.
-"""
 
-_LISTED: Final = ("gpu", "mig_device", "process_info")
-"""Elements that may occur several times."""
+_LISTED: Final = ("gpu", "mig_device", "process_info")  # elements that may occur several times
 
 _MOST_DEPTH: Final = 12
-_MOST_ELEMENTS: Final = 50_000
-"""A GPU has some 300 elements, 8 deep, and 7 more for each process."""
+_MOST_ELEMENTS: Final = 50_000  # a GPU has some 300 elements, 8 deep, and 7 more for each process
 
 _CHUNK: Final = 1 << 16
 

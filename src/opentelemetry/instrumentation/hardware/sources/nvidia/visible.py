@@ -26,8 +26,7 @@ from opentelemetry.instrumentation.hardware.accelerators.selection import (
 CUDA: Final = "CUDA_VISIBLE_DEVICES"
 CONTAINER: Final = "NVIDIA_VISIBLE_DEVICES"
 
-_UNSPECIFIED: Final = ("", "void")
-"""Values of the container's variable if something else assigns the devices."""
+_UNSPECIFIED: Final = ("", "void")  # values of the container's variable if something else assigns the devices
 
 
 def cuda_aliases(uuid: str) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class Xid(NamedTuple):
     is_of_program: bool = False
 
 
+# By number.
 XIDS: Final[Mapping[int, Xid]] = {
     13: Xid("exception of the graphics and compute engine", _PROGRAM, True),
     31: Xid("page fault in GPU memory: an address that is not mapped", _PROGRAM, True),
@@ -65,4 +66,3 @@ XIDS: Final[Mapping[int, Xid]] = {
     **dict.fromkeys(range(144, 151), Xid("NVLink error (NVLink 5)", _NVLINK)),
     154: Xid("the required recovery action changed", "see hw.gpu.recovery_action"),
 }
-"""By number."""

@@ -14,6 +14,7 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Sample
 
+# UCUM codes of Prometheus's units. Other units are kept as they are.
 UNITS: Final = {
     "days": "d",
     "hours": "h",
@@ -42,10 +43,8 @@ UNITS: Final = {
     "ratio": "1",
     "percent": "%",
 }
-"""UCUM codes of Prometheus's units. Other units are kept as they are."""
 
-_MAX_HELP: Final = 1000
-"""Maximum characters of a description."""
+_MAX_HELP: Final = 1000  # maximum characters of a description
 
 
 def instrument_kind(sample: Sample) -> Kind | None:

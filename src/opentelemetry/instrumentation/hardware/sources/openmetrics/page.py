@@ -28,19 +28,18 @@ _NAME = re.compile(
     r'|\{\s*"((?:[^"\\]|\\.){0,1000})")'
 )
 
+# Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
+# series.
 _MAX_LINES: Final = 5_000
-"""Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
-series."""
 
-_MAX_LENGTH: Final = 1 << 12
-"""Maximum characters of a line."""
+_MAX_LENGTH: Final = 1 << 12  # maximum characters of a line
 
-_MAX_AGE: Final = 300.0
-"""Seconds after which a sample with a timestamp of its own is stale, as in Prometheus."""
+_MAX_AGE: Final = 300.0  # seconds after which a sample with a timestamp of its own is stale, as in Prometheus
 
+# Limit of values. A larger one, such as DBL_MAX, stands for a value that is not known.
 _MAX_VALUE: Final = 1e100
-"""Limit of values. A larger one, such as DBL_MAX, stands for a value that is not known."""
 
+# For each type, the suffixes that its samples have after the name of the family, and whether such lines are parsed.
 _SUFFIXES: Final[Mapping[str, Mapping[str, bool]]] = {
     "counter": {"_total": True, "_created": False},
     "summary": {"": False, "_count": True, "_sum": True, "_created": False},
@@ -48,14 +47,14 @@ _SUFFIXES: Final[Mapping[str, Mapping[str, bool]]] = {
     "gaugehistogram": {"_bucket": True, "_gcount": True, "_gsum": True},  # the parser needs the buckets
     "info": {"_info": True},
 }
-"""For each type, the suffixes that its samples have after the name of the family, and whether such lines are parsed."""
 
 _PAUSE: Final = 1e-4
-_LINES_PER_PAUSE: Final = 20
-"""Seconds for which the interpreter lock is released after so many lines: a long page delays no other thread."""
 
+# Seconds for which the interpreter lock is released after so many lines: a long page delays no other thread.
+_LINES_PER_PAUSE: Final = 20
+
+# Errors that invalid lines cause.
 _INVALID: Final = (ValueError, TypeError, IndexError, KeyError, AttributeError, OverflowError)
-"""Errors that invalid lines cause."""
 
 
 class Sample(NamedTuple):

@@ -40,9 +40,13 @@ SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "power1_max": power_limit("max", "µW"),
 }
 
-WORD: Final = 32
-"""Bytes that the counters count."""
+WORD: Final = 32  # bytes that the counters count
 
+# Counters of the PCIe tile by name, each without the number of its network on the chip (0 or 1).
+#
+# They count what the tile sends and receives on the chip. Master is what the host begins: it writes to the chip, which
+# is *sent* to the other tiles, or reads from it. Slave is what the chip begins: it writes to the host, which the tile
+# *received* from the others, or reads from it.
 COUNTERS: Final[Mapping[str, Field]] = {
     **dict.fromkeys(
         ("mst_posted_wr_data_word_sent", "mst_nonposted_wr_data_word_sent", "slv_rd_data_word_sent"),
@@ -57,16 +61,10 @@ COUNTERS: Final[Mapping[str, Field]] = {
         Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "transmit"}),
     ),
 }
-"""Counters of the PCIe tile by name, each without the number of its network on the chip (0 or 1).
 
-They count what the tile sends and receives on the chip. Master is what the host begins: it writes to the chip, which is
-*sent* to the other tiles, or reads from it. Slave is what the chip begins: it writes to the host, which the tile
-*received* from the others, or reads from it.
-"""
-
+# Attributes of the info metric, each with a file and the form of its content.
 FACTS: Final[Mapping[str, tuple[str, str]]] = {
     c.HW_MODEL: ("tt_card_type", "(?!unknown$)[0-9A-Za-z_-]{1,40}"),
     c.HW_SERIAL_NUMBER: ("tt_serial", "(?!0+$|F+$)[0-9A-Fa-f]{1,32}"),
     c.HW_FIRMWARE_VERSION: ("tt_fw_bundle_ver", "(?!0.0.0.0$)[0-9.]{1,32}"),
 }
-"""Attributes of the info metric, each with a file and the form of its content."""

@@ -11,12 +11,10 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-_RUNTIME_PORT: Final = "8431"
-"""The default port of the metric service."""
+_RUNTIME_PORT: Final = "8431"  # the default port of the metric service
 
 _NODE_PORT: Final = 8470
-_PROFILER_PORT: Final = 8466
-"""Ports of a TPU node. The address in TPU_NAME has the first one."""
+_PROFILER_PORT: Final = 8466  # ports of a TPU node. The address in TPU_NAME has the first one.
 
 _RESOLVE: Final = """\
 import json, sys
@@ -29,6 +27,7 @@ print(json.dumps(Client(name, zone=zone, project=project).network_endpoints()))
 """
 _RESOLVE_TIMEOUT: Final = 30.0
 
+# The environment variables with which Google's client finds the project and its credentials.
 _ENVIRONMENT: Final = (
     "CLOUDSDK_COMPUTE_ZONE",
     "CLOUDSDK_CONFIG",
@@ -37,7 +36,6 @@ _ENVIRONMENT: Final = (
     "GOOGLE_CLOUD_PROJECT",
     "TPU_API_DISCOVERY_URL",
 )
-"""The environment variables with which Google's client finds the project and its credentials."""
 
 
 def has_runtime(environ: Mapping[str, str]) -> bool:

@@ -26,8 +26,9 @@ _SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu
 
 _MAX_QUEUE: Final = 1 << 31
 _BUFFER_SIZE: Final = r"[0-9a-z.]{1,12}\+?"
+
+# Maximum number of buffer sizes, such as ``8mb+``, that are reported separately.
 _MAX_BUFFER_SIZES: Final = 64
-"""Maximum number of buffer sizes, such as ``8mb+``, that are reported separately."""
 
 
 class TpuDriver(AcceleratorDriver):

@@ -19,6 +19,8 @@ MEMORY_BANDWIDTH: Final = "tpu.runtime.hbm.utilization.percent"
 QUEUE_SIZE: Final = "hlo.queue.size.gauge"
 IDLE_DURATION: Final = "tpu.runtime.tensorcore.idle_duration.seconds"
 EXECUTION: Final = "hlo.execution.timing.distribution.microseconds"
+
+# Distributions of latencies, by ``google.tpu.transfer.kind``.
 TRANSFERS: Final[Mapping[str, str]] = {
     kind: f"megascale.{name}_latencies.microsecond.cumulative.distribution"
     for kind, name in {
@@ -30,15 +32,14 @@ TRANSFERS: Final[Mapping[str, str]] = {
         "compute": "mxla_compute",
     }.items()
 }
-"""Distributions of latencies, by ``google.tpu.transfer.kind``."""
 
+# Gauges with one value per device, read with every sample.
 GAUGES: Final[Mapping[str, Field]] = {
     DUTY_CYCLE: npu_utilization(),
     MEMORY_USED: Field(c.HW_NPU_MEMORY_USAGE),
     MEMORY_TOTAL: Field(c.HW_NPU_MEMORY_LIMIT),
     MEMORY_BANDWIDTH: npu_utilization("hbm"),
 }
-"""Gauges with one value per device, read with every sample."""
 
 SLOW_GAUGES: Final[Mapping[str, Field]] = {IDLE_DURATION: Field(c.GOOGLE_TPU_IDLE_DURATION)}
 
@@ -48,6 +49,7 @@ DELIVERY_RATE: Final = "megascale.grpc_tcp_delivery_rate.Mbps.cumulative.distrib
 SAMPLED: Final = (*GAUGES, QUEUE_SIZE)
 SLOW: Final = (*SLOW_GAUGES, EXECUTION, *TRANSFERS.values())
 
+# The metrics that are missing if the runtime does not support one of its own, for messages.
 METRICS: Final[Mapping[str, str]] = {
     DUTY_CYCLE: "hw.npu.utilization (general)",
     MEMORY_USED: "hw.npu.memory.usage",
@@ -60,10 +62,9 @@ METRICS: Final[Mapping[str, str]] = {
     ROUND_TRIP: "google.tpu.tcp.round_trip.time",
     DELIVERY_RATE: "google.tpu.tcp.delivery.rate",
 }
-"""The metrics that are missing if the runtime does not support one of its own, for messages."""
 
+# Number and seconds of executions.
 EXECUTIONS: Final = (Field(c.GOOGLE_TPU_HLO_EXECUTION_COUNT), Field(c.GOOGLE_TPU_HLO_EXECUTION_TIME))
-"""Number and seconds of executions."""
 
 
 def transfers(kind: str, buffer_size: str) -> tuple[Field, Field]:
@@ -77,13 +78,13 @@ def queue_size(core_type: str) -> Field:
     return Field(c.GOOGLE_TPU_HLO_QUEUE_SIZE, {c.TPU_CORE_TYPE: core_type} if core_type else {})
 
 
+# Metrics that are mean and quantiles of distributions, with the distributions.
 STATISTICS: Final[Mapping[Metric, tuple[str, ...]]] = {
     c.GOOGLE_TPU_HLO_EXECUTION_LATENCY: (EXECUTION,),
     c.GOOGLE_TPU_TRANSFER_LATENCY: (*TRANSFERS.values(),),
     c.GOOGLE_TPU_TCP_ROUND_TRIP: (ROUND_TRIP,),
     c.GOOGLE_TPU_TCP_DELIVERY_RATE: (DELIVERY_RATE,),
 }
-"""Metrics that are mean and quantiles of distributions, with the distributions."""
 
 _KINDS: Final = {name: kind for kind, name in TRANSFERS.items()}
 
@@ -115,8 +116,7 @@ def link_health(link: str) -> Field:
 
 
 MATRIX: Final = npu_utilization("matrix")
-BUSY: Final = npu_utilization("general")
-"""Values of the profiler."""
+BUSY: Final = npu_utilization("general")  # values of the profiler
 
 
 class Chip(NamedTuple):
@@ -131,6 +131,7 @@ class Chip(NamedTuple):
     shares_duty_cycle: bool = False
 
 
+# The kinds of chips by PCI device id, with the subsystem id where two kinds have the same device id.
 CHIPS: Final[Mapping[str, Chip]] = {
     "0027/004e": Chip("TPU v2", True),
     "0027/004f": Chip("TPU v3", True),
@@ -140,4 +141,3 @@ CHIPS: Final[Mapping[str, Chip]] = {
     "006f": Chip("TPU v6e"),
     "0076": Chip("TPU7x"),
 }
-"""The kinds of chips by PCI device id, with the subsystem id where two kinds have the same device id."""

@@ -15,9 +15,10 @@ from opentelemetry.instrumentation.hardware.drivers.protobuf import classes
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 
-MAX_SAMPLES: Final = 1024
-"""Maximum samples in an answer: several for each device and link of a host."""
+MAX_SAMPLES: Final = 1024  # maximum samples in an answer: several for each device and link of a host
 
+# Number, name and type of the fields in use. The last two messages are the profiler's, from TensorFlow's
+# tensorflow/core/profiler/profiler_service.proto.
 _MESSAGES: Final[Mapping[str, tuple[tuple[int, str, str], ...]]] = {
     "MetricRequest": ((1, "metric_name", "string"), (2, "skip_node_aggregation", "bool")),
     "MetricResponse": ((1, "metric", "TPUMetric"),),
@@ -38,8 +39,6 @@ _MESSAGES: Final[Mapping[str, tuple[tuple[int, str, str], ...]]] = {
     "MonitorRequest": ((1, "duration_ms", "uint64"), (2, "monitoring_level", "int32"), (3, "timestamp", "bool")),
     "MonitorResponse": ((1, "data", "string"),),
 }
-"""Number, name and type of the fields in use. The last two messages are the profiler's, from TensorFlow's
-tensorflow/core/profiler/profiler_service.proto."""
 
 
 _CLASSES: Final = classes("tpu", _MESSAGES)

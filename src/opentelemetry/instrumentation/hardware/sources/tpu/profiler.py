@@ -12,14 +12,12 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.rpc_status import UNAVAILABLE
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
+# Minimum seconds between two calls. For each call, the host of the TPU profiles its cores.
 MIN_INTERVAL: Final = 10.0
-"""Minimum seconds between two calls. For each call, the host of the TPU profiles its cores."""
 
-DURATION: Final = 100
-"""Milliseconds to profile."""
+DURATION: Final = 100  # milliseconds to profile
 
-LEVEL: Final = 2
-"""The level of detail. Level 2 adds idle time, cores and step times."""
+LEVEL: Final = 2  # the level of detail. Level 2 adds idle time, cores and step times.
 
 _PERCENT: Final = r"[^:\n]*:\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%"
 

@@ -24,18 +24,16 @@ from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
+# The statuses for a metric that a runtime does not have.
 _NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
-"""The statuses for a metric that a runtime does not have."""
 
-_MOST_READINGS: Final = 31
-"""Maximum number of readings for which a failing call is not repeated."""
+_MOST_READINGS: Final = 31  # maximum number of readings for which a failing call is not repeated
 
 _MAX_MICROSECONDS: Final = 1 << 50
 
 Key = TypeVar("Key")
 
-Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"
-"""By metric of the runtime."""
+Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"  # by metric of the runtime
 
 
 @dataclass

@@ -17,13 +17,11 @@ from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, St
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
-PERIOD: Final = 10.0
-"""Minimum seconds between two lines."""
+PERIOD: Final = 10.0  # minimum seconds between two lines
 
 NAMES: Final = ("tensorcore_util", "ici_link_health", "tpu_throttle_score")
 
-_MAX_VALUES: Final = 1024
-"""Maximum number of values of a metric."""
+_MAX_VALUES: Final = 1024  # maximum number of values of a metric
 
 _PROGRAM: Final = """\
 import json, sys, time
@@ -45,6 +43,7 @@ while True:
 """
 
 
+# The environment variables of the library: the chips of this host, and where the runtime serves its metrics.
 _ENVIRONMENT: Final = (
     "CLOUD_TPU_TASK_ID",
     "LIBTPU_INIT_ARGS",
@@ -65,7 +64,6 @@ _ENVIRONMENT: Final = (
     "TPU_WORKER_HOSTNAMES",
     "TPU_WORKER_ID",
 )
-"""The environment variables of the library: the chips of this host, and where the runtime serves its metrics."""
 
 
 def tool() -> Tool:

@@ -8,14 +8,12 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
 from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
 
-TIMEOUT: Final = 0.5
-"""Seconds for a call of the metric service; it usually answers within milliseconds."""
+TIMEOUT: Final = 0.5  # seconds for a call of the metric service; it usually answers within milliseconds
 
 _METRIC: Final = "/tpu.monitoring.runtime.RuntimeMetricService/GetRuntimeMetric"
 _MONITOR: Final = "/tensorflow.ProfilerService/Monitor"
 
-_MONITOR_GRACE: Final = 2.0
-"""Seconds that a profiler may take in addition to the time that it profiles."""
+_MONITOR_GRACE: Final = 2.0  # seconds that a profiler may take in addition to the time that it profiles
 
 
 class Services:

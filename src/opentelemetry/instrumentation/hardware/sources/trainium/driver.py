@@ -20,13 +20,12 @@ from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardw
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
 from opentelemetry.instrumentation.hardware.sources.trainium.tool import open_monitor
 
+# Seconds that the first reading waits for a report. The tool prints its first one at once.
 _FIRST_REPORT = 4.0
-"""Seconds that the first reading waits for a report. The tool prints its first one at once."""
 
+# Devices of which programs see two physical cores as one, unless the variable is 1.
+# https://awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/get-started/about/lnc.html
 _GROUPING: Final = ("Trainium2", "Trainium3")
-"""Devices of which programs see two physical cores as one, unless the variable is 1.
-https://awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/get-started/about/lnc.html
-"""
 
 _LOGICAL: Final = "NEURON_LOGICAL_NC_CONFIG"
 

@@ -8,16 +8,15 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field, errors, npu_utilization
 
-UTILIZATION: Final = npu_utilization()
-"""Of a core, in percent."""
+UTILIZATION: Final = npu_utilization()  # of a core, in percent
 
 MEMORY_USED: Final = Field(c.HW_NPU_MEMORY_USAGE)
-MEMORY_TOTAL: Final = Field(c.HW_NPU_MEMORY_LIMIT)
-"""Of a device, in bytes."""
+MEMORY_TOTAL: Final = Field(c.HW_NPU_MEMORY_LIMIT)  # of a device, in bytes
 
+# Mean power of the last minute, in percent of the maximum.
 POWER: Final = Field(c.HW_POWER_UTILIZATION, unit="%", most=1)
-"""Mean power of the last minute, in percent of the maximum."""
 
+# Memory errors since the driver was loaded, by the name of the file and of neuron-monitor.
 ERRORS: Final[Mapping[str, Field]] = {
     "mem_ecc_corrected": errors("corrected"),
     "mem_ecc_uncorrected": errors("uncorrected"),
@@ -25,4 +24,3 @@ ERRORS: Final[Mapping[str, Field]] = {
     "sram_ecc_corrected": errors("sram_corrected"),
     "sram_ecc_uncorrected": errors("sram_uncorrected"),
 }
-"""Memory errors since the driver was loaded, by the name of the file and of neuron-monitor."""

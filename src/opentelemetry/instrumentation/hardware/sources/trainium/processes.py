@@ -16,8 +16,7 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 _TAG: Final = "NEURON_PROCESS_TAG"
 
-_QUANTILES: Final = ("p50", "p99", "p100")
-"""Quantiles of the latency that are reported by default."""
+_QUANTILES: Final = ("p50", "p99", "p100")  # quantiles of the latency that are reported by default
 
 _SEVERAL: Final = (
     f"aws.neuron.execution.latency: the program has several runtimes without a tag; give each a {_TAG} that is not a "

@@ -15,6 +15,7 @@ from typing import Any, Final
 from opentelemetry.instrumentation.hardware.drivers.json import DECODER
 from opentelemetry.instrumentation.hardware.model import Number
 
+# Results of an execution.
 RESULTS: Final = (
     "completed",
     "completed_with_err",
@@ -23,7 +24,6 @@ RESULTS: Final = (
     "incorrect_input",
     "failed_to_queue",
 )
-"""Results of an execution."""
 
 ERRORS: Final = ("generic", "numerical", "transient", "model", "runtime", "hardware")
 
@@ -37,8 +37,7 @@ CORE_MEMORY: Final = ("constants", "model_code", "model_shared_scratchpad", "run
 
 ECC: Final = ("mem_ecc_corrected", "mem_ecc_uncorrected", "sram_ecc_corrected", "sram_ecc_uncorrected")
 
-_MAX_COUNT: Final = 4096
-"""Cores, devices and runtimes of an instance."""
+_MAX_COUNT: Final = 4096  # cores, devices and runtimes of an instance
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ DEVICES: Final = "/sys/devices/virtual/neuron_device"
 
 MODULE: Final = "/sys/module/neuron"
 
+# Paths before 2.31, in the folder of a device.
 _PATHS: Final = {
     "core_count": "core_count",
     "serial_number": "info/serial_number",
@@ -29,16 +30,14 @@ _PATHS: Final = {
     "utilization": "stats/power/utilization",
     "device_mem": "neuron_core0/stats/memory_usage/device_mem",
 }
-"""Paths before 2.31, in the folder of a device."""
 
+# Text that the path must contain, for names that occur at several places.
 _REQUIRED: Final = {"device_mem": "neuron_core0", "utilization": "power"}
-"""Text that the path must contain, for names that occur at several places."""
 
-_SIZES: Final = ("present", "peak", "total")
-"""Files of a memory category."""
+_SIZES: Final = ("present", "peak", "total")  # files of a memory category
 
+# Folders that are not searched. The first two are links to other devices.
 _SKIPPED: Final = ("subsystem", "device", "status", "other_info", "host_mem", "tensor_engine", *_SIZES)
-"""Folders that are not searched. The first two are links to other devices."""
 
 _MAX_DEPTH: Final = 6
 _MAX_FOLDERS: Final = 400

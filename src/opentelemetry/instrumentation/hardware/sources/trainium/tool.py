@@ -33,11 +33,9 @@ TOOL: Final = Tool(
 
 _RUNTIME_METRICS: Final = ("neuroncore_counters", "memory_used", "execution_stats", "neuron_runtime_vcpu_usage")
 
-_TOOL_PERIOD: Final = 5.0
-"""Seconds between two reports if the user's configuration does not set the period."""
+_TOOL_PERIOD: Final = 5.0  # seconds between two reports if the user's configuration does not set the period
 
-_SLOW_PERIOD: Final = 30.0
-"""Seconds between two reports if the source is only read before collections."""
+_SLOW_PERIOD: Final = 30.0  # seconds between two reports if the source is only read before collections
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h)"
