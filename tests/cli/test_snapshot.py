@@ -206,7 +206,7 @@ def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "otlp-json", "wandb"])
 def test_snapshot_says_that_the_process_has_ended(form: str) -> None:
-    with started(["sleep", "0.5"]) as child:
+    with started(["sleep", "3"]) as child:  # a busy machine takes a second to begin
         flags = ("--pid", str(child.pid), "--sources", "process", "--format", form, "--window", "1", "--every", "1")
         answer = otel_hardware("snapshot", *flags)
     assert (answer.status, answer.err.count("\n")) == (1, 1)

@@ -160,14 +160,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--hosts", type=settings.count, metavar="N", help="export as so many hosts with the seeds SEED, SEED+1, ..."
     )
-    group.add_argument(
-        "--scenarios", metavar="NAMES", help="the scenarios of the first hosts, one each; the others have SIMULATE's"
-    )
+    group.add_argument("--scenarios", metavar="NAMES", help="scenarios of the first hosts; others have SIMULATE's")
     group.add_argument(
         "--backfill",
         type=settings.seconds,
         metavar="TIME",
-        help="send the past first, such as 1h; with --duration 0 end then",
+        help="send the past first, such as 1h",
     )
 
 

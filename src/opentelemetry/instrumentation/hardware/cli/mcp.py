@@ -28,7 +28,7 @@ DESCRIPTION = """\
 A server of the Model Context Protocol on stdin and stdout, for coding agents and other MCP clients. Its tools only
 read: snapshot (values now), why (what holds each GPU back) and doctor (what is found, missing or wrong).
 
-An entry in the client's list of servers:
+example: the client runs 'otel-hardware mcp' if its list of servers has
   {"mcpServers": {"hardware": {"command": "otel-hardware", "args": ["mcp"]}}}
 
 exit status: 0 when the client closes stdin; 2 for wrong arguments.

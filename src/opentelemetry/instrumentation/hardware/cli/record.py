@@ -28,23 +28,20 @@ HELP = "capture raw driver output for a bug report"
 
 DESCRIPTION = """\
 Opens one source, reads it several times, and writes every call of its drivers and the result
-as lines of JSON: contents of the kernel's files, results of libraries, output of tools.
+as lines of JSON.
 
-Attach such a capture to a report about a wrong or missing value: it becomes a test of this
-package. 'otel-hardware snapshot --replay FILE' shows it.
+Attach it to a report about a wrong or missing value: it becomes a test of this package.
+'otel-hardware snapshot --replay FILE' shows it.
 
 Names of this host and of the user, serial numbers, UUIDs, addresses, home folders and command
-lines are replaced. Mounts and names of control groups are not: review it before publishing, and
-use --hide to redact words.
+lines are replaced. Mounts and control groups are not: review it, and redact words by --hide.
 
 examples:
   otel-hardware record host --output host.jsonl
-  otel-hardware record host --detail cpu --ticks 2
   otel-hardware record container --hide "$(hostname)" --hide customer
   otel-hardware record process --pid 4242
 
-exit status: 0; 1 if the source is not available, which the capture then shows; 2 for wrong
-arguments or a file that cannot be written."""
+exit status: 0; 1 if the source is not available; 2 for mistakes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ examples:
 OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_METRICS_EXPORTER and the other variables of the SDK configure export. It is retried
 until a Collector accepts it.
 
-exit status: 0; 1 if nothing arrived; with a program its own; 2 for wrong arguments.
+exit status: the program's, else 0; 1 if no export arrived; 2 for mistakes.
 """
 
 DETAILS = """\

@@ -50,6 +50,8 @@ _COLDEST: Final = -55
 # Celsius. Inputs without a sensor read values outside of this range, such as -128, -61 or 127.
 _HOTTEST: Final = 125
 
+_LONGEST_NAME: Final = 255  # of a driver, a device or a sensor
+
 
 class _Component(NamedTuple):
     """The component that a sensor measures, with its attributes."""
@@ -139,7 +141,7 @@ class Hwmon(Source):
             return
         device = ""
         with suppress(OSError):
-            device = self._files.link(f"{folder}/device").rpartition("/")[2]
+            device = self._files.link(f"{folder}/device").rpartition("/")[2][:_LONGEST_NAME]
         if not any(map(_INPUT.fullmatch, self._names(folder))):  # an older interface between driver and kernel
             folder += "/device"
         # Sorted, so that the instantaneous power1_input is preferred to power1_average.
@@ -277,7 +279,7 @@ class Hwmon(Source):
         return names_or_empty(self._files, folder)
 
     def _text(self, path: str) -> str:
-        return read_text(self._files, path)
+        return read_text(self._files, path)[:_LONGEST_NAME]
 
 
 def _input_of(path: str) -> str:
