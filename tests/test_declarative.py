@@ -86,7 +86,7 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
     detail, interval, unknown = errors(outcome)
     assert "sample_intervall is not a setting" in unknown
     assert "detail: ['all'] is not" in detail
-    assert "cpu, connections, processes" in detail
+    assert "cpu, connections, devices, processes" in detail
     assert "sample_interval: 'fast' is not a number of seconds from 0 to 3600" in interval
     names = sink.exports[-1].names()
     assert {"system.cpu.time", "process.cpu.time"} <= names

@@ -450,7 +450,7 @@ def test_scope_has_version_and_schema_url(instrumentor: HardwareInstrumentor, ap
             {"sources": ["gpux", "host", "process"]},
             ("sources: ", "gpux", "graphcore, holders, host"),
         ),
-        ({"detail": ["all"]}, ("detail", "cpu, connections, processes")),
+        ({"detail": ["all"]}, ("detail", "cpu, connections, devices, processes")),
         ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
         ({"counter_origin": 0}, ("counter_origin", "boot or start")),
         ({"include_metrics": "cpu"}, ("include_metrics: ", "cpu", "no metric matches")),

@@ -110,7 +110,7 @@ BAD = {
     "SAMPLE_INTERVAL": ("fast", "a number of seconds from 0 to 3600"),
     "SOURCES": ("host,process,gpux", ", ".join(discover())),
     "DISK_PATHS": ("/,/no/such/place", "absolute paths that exist"),
-    "DETAIL": ("everything", "cpu, connections, processes"),
+    "DETAIL": ("everything", "cpu, connections, devices, processes"),
     "INCLUDE_METRICS": ("sytem.cpu.*", "no metric matches"),
     "COUNTER_ORIGIN": ("birth", "boot or start"),
 }

@@ -29,6 +29,9 @@ FIRE: dict[str, set[str]] = {
     "HostFileSystemNearlyFull": {"full-disk"},
 }
 
+# Else each worker would simulate and store the hosts again, in a minute of CPU time.
+pytestmark = pytest.mark.alone
+
 SPANS = "the simulated hosts send no spans"
 EMPTY = {
     "Seconds of a step by rank": SPANS,

@@ -28,7 +28,7 @@ _TOP = (
     "from opentelemetry.instrumentation.hardware.settings import Config\n"
     "config = Config.read({'sources': ['nvidia', 'host'], 'detail': ['cpu']})\n"
     "session = Session(config, environ={}, all_processes=True); session.start()\n"
-    "assert Feed(session).collect().devices; session.close()\n"
+    "assert Feed(session, None).collect().devices; session.close()\n"
 )
 
 _SNAPSHOT = ["otel-hardware", "snapshot", "--sources", "nvidia", "--window", "0.1", "--format"]

@@ -16,6 +16,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
+from opentelemetry.instrumentation.hardware.settings import Config
 
 
 class Staged:
@@ -26,6 +27,7 @@ class Staged:
         self.collector, self.schedule, self.clock = stage.collector, stage.schedule, stage.clock
         self.runners = [*stage.runners.values()]
         self.collect = stage.collect_by
+        self.config = Config()
 
     def read_now(self, seconds: float) -> None:
         self._stage.run(self._stage.clock.now - self._stage.start)

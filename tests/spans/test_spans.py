@@ -246,7 +246,11 @@ def test_span_during_which_nothing_could_be_read_for_a_while_has_values(
         wait_for_readings(5.0)  # until then the power may be anything
         with tracing.tracer.start_as_current_span("blocked"):
             ctypes.PyDLL(None).usleep(1_500_000)
-    assert dict(tracing.ended().attributes or {})[ENERGY] == pytest.approx(1.5 * 250.0, rel=0.1)
+    blocked = tracing.ended()
+    assert blocked.start_time is not None
+    assert blocked.end_time is not None
+    seconds = (blocked.end_time - blocked.start_time) / 1e9  # a busy machine sleeps longer
+    assert dict(blocked.attributes or {})[ENERGY] == pytest.approx(250.0 * seconds, rel=0.1)
 
 
 # -- which spans
@@ -357,7 +361,9 @@ def test_shares_and_the_metric_by_operation_add_up_to_the_energy(
     assert short.start_time is not None
     assert short.end_time is not None
     most = WAVERING.peak * (short.end_time - short.start_time) / 1e9
-    assert 0.5 * WAVERING.base / WAVERING.peak * most < metric["short"] < 1.5 * most, "the power of the 0.1 s around it"
+    least = 0.5 * WAVERING.base / WAVERING.peak * most
+    # It has no bound of its own. Its readings are those of its parent, which a busy machine delays.
+    assert least < metric["short"] < 1.5 * most + error, "the power of the 0.1 s around it"
     assert sum(metric.values()) == pytest.approx(found["parent"][ENERGY], abs=error)
     assert rest.value > 0.0, "the energy before and after the spans"
 
@@ -408,6 +414,7 @@ def test_operations_are_bounded(machine: Callable[..., FakeNvml], tracing: Traci
             span = tracing.tracer.start_span(f"GET /{number}")
             time.sleep(0.002)
             span.end()
+        wait_for_readings(0.5)  # a span counts when its end has been read
         points = meters.points(c.SPAN_ENERGY_BY_OPERATION.name)
     names = [point.attributes[c.SPAN_NAME] for point in points]
     assert len(names) == 101

@@ -129,6 +129,8 @@ def parse(text: bytes) -> Client | None:
     if "driver" not in lines or not re.fullmatch("[0-9]{1,20}", number):
         return None
     driver, address = (lines.get(key, b"").decode(errors="replace") for key in ("driver", "pdev"))
+    if not (driver + address).isprintable():
+        return None
     return Client(driver, address.lower(), number, _memory(lines), _engines(lines))
 
 
