@@ -118,6 +118,13 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
+def store(text: Path, data: Path) -> None:
+    """Make blocks of samples in OpenMetrics' text format."""
+    command: list[str | Path] = [program("promtool"), "tsdb", "create-blocks-from", "openmetrics", text, data]
+    made = subprocess.run(command, capture_output=True, check=False)
+    assert made.returncode == 0, made.stderr
+
+
 @contextmanager
 def stored(folder: Path) -> Iterator[Stored]:
     """Simulate, store, evaluate the recording rules, and serve."""
@@ -132,10 +139,7 @@ def stored(folder: Path) -> Iterator[Stored]:
             answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1500, check=False)
         assert answer.returncode == 0, answer.stderr
         file.write("# EOF\n")
-    made = subprocess.run(
-        [promtool, "tsdb", "create-blocks-from", "openmetrics", text, data], capture_output=True, check=False
-    )
-    assert made.returncode == 0, made.stderr
+    store(text, data)
     server = Stored(folder, sink.first, sink.last)
     with server:
         times = [f"--start={int(sink.first)}", f"--end={int(sink.last)}", f"--eval-interval={STEP}s"]

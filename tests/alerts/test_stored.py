@@ -10,8 +10,6 @@ import pytest
 from tests.alerts.stored import DASHBOARDS, HEALTHY, MINUTES, SCENARIOS, STEP, Stored, alerts, host, stored
 from tests.tools import need, program
 
-pytestmark = pytest.mark.timeout(2400)
-
 # Scenarios in which an alert fires. The other alerts have no scenario, and are tested by promtool only.
 FIRE: dict[str, set[str]] = {
     "AcceleratorFailed": {"lost"},
@@ -30,7 +28,7 @@ FIRE: dict[str, set[str]] = {
 }
 
 # Else each worker would simulate and store the hosts again, in a minute of CPU time.
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(2400)]
 
 SPANS = "the simulated hosts send no spans"
 EMPTY = {
