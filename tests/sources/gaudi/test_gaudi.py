@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.cards import HL_COLUMNS, Habana, gaudi3, hl_smi, old_gaudi, server
+from tests.sources.cards import HL_COLUMNS, HL_HELP, Habana, gaudi3, hl_smi, old_gaudi, server
 from tests.sources.machines import STRANGER
 from tests.sources.npus import HOST
 from tests.sources.reading import all_of, opened, series_of
+from tests.support.children import lives
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
@@ -43,6 +48,33 @@ def test_any_line_is_read_or_refused(line: bytes) -> None:
         assert isinstance(table.parse(line), dict)
     except ValueError:
         return
+
+
+SCRIPT = """#!/bin/sh
+if [ "$1" = -h ]; then echo '{help}'; exit 0; fi
+[ "$1 $3 $4 $5" = "-Q -f csv -l" ] || exit 64
+echo $$ > {pid}
+echo '{heading}'
+while true; do echo '{first}'; echo '{second}'; sleep 0.05; done
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the driver is Linux's")
+def test_real_child_is_read_and_ended(tmp_path: Path) -> None:
+    tool = tmp_path / "hl-smi"
+    words = {"help": HL_HELP.decode(), "heading": HL_COLUMNS, "first": gaudi3(0, 1), "second": gaudi3(1, 2)}
+    tool.write_text(SCRIPT.format(pid=tmp_path / "pid", **words))
+    tool.chmod(0o755)
+    with opened("gaudi", hl_smi=str(tool)) as source:
+        found = {
+            str(series.attributes[c.HW_NAME]): value
+            for series, value in all_of(source).items()
+            if series.metric is c.HW_POWER
+        }
+        assert sorted(found.values()) == [426, 626]
+        pid = int((tmp_path / "pid").read_text())
+        assert lives(pid)
+    wait_for(lambda: not lives(pid), 20, "end of hl-smi")
 
 
 def test_only_columns_that_the_tool_knows_are_asked() -> None:
