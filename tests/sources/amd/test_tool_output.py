@@ -40,7 +40,8 @@ def plausible(gpu: GpuOutput) -> dict[Series, float]:
 
 
 ZERO_IS_PLAUSIBLE = (
-    c.HW_GPU_UTILIZATION, c.HW_GPU_FREQUENCY, c.HW_ERRORS, c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO
+    c.HW_GPU_UTILIZATION, c.HW_GPU_FREQUENCY, c.HW_ERRORS, c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO,
+    c.HW_GPU_MEMORY_OVERDRIVE_RATIO, c.HW_GPU_MEMORY_UTILIZATION,  # in whole percent
 )  # fmt: skip
 
 

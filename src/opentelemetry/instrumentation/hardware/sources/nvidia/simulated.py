@@ -64,6 +64,7 @@ class SimulatedNvml:
         self._listening: list[str] = []
         self._taken: dict[int, int] = {}
         self._before: dict[str, tuple[float, dict[str, float]]] = {}
+        self._means: dict[str, dict[str, float]] = {}
 
     def _gpu(self, device: str) -> Gpu:
         if "/" in device:
@@ -140,19 +141,23 @@ class SimulatedNvml:
         return []
 
     def gpm(self, device: str, ids: Sequence[int], instance: int | None = None) -> list[Sequence[Any]] | None:
-        """Return the means of the profiling counters since the previous call; None at the first one."""
+        """Return the means of the profiling counters since the previous call; None at the first one.
+
+        Within a step of the simulation, it returns the previous answer, as the driver does within a tenth of a second.
+        """
         del instance
         gpu = self._gpu(device)
         if not gpu.card.has_profiling:
             raise DriverError(n.NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
         now = {**gpu.work, "sent": gpu.sent, "received": gpu.received, "linked": gpu.linked}
-        time, before = self._before.get(device, (-1.0, now))
+        time, before = self._before.setdefault(device, (self._machine.elapsed, now))
         elapsed = self._machine.elapsed - time
-        if time < 0.0 or elapsed <= 0.0:
-            self._before.setdefault(device, (self._machine.elapsed, now))
+        if elapsed > 0.0:
+            self._before[device] = self._machine.elapsed, now
+            self._means[device] = {name: (total - before[name]) / elapsed for name, total in now.items()}
+        mean = self._means.get(device)
+        if mean is None:
             return None
-        self._before[device] = self._machine.elapsed, now
-        mean = {name: (total - before[name]) / elapsed for name, total in now.items()}
         return [(0, _PROFILED[each](mean)) if each in _PROFILED else (n.NOT_SUPPORTED, "Not Supported") for each in ids]
 
     def listen(self, devices: Sequence[str]) -> list[str]:
