@@ -64,6 +64,8 @@ elif how == "refuses":
 elif how == "garbage":
     write(b"\xff\xfe\0 hello\n" + (b"" if tool == "ioreg" else b"warning: something\n"))
 write(whole)
+while how == "eager" and not POWER.with_name("flood").exists():
+    time.sleep(0.01)
 while tool == "macmon":
     if how != "eager" or POWER.exists():
         time.sleep(0.1)

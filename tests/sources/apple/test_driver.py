@@ -235,6 +235,7 @@ def test_old_lines_of_a_blocked_macmon_are_skipped(tool: Callable[..., str], tmp
     """An unread pipe fills up, and its content is old."""
     with opened("apple", macmon=tool("macmon", "eager"), sample_interval="1") as source:
         assert value(all_of(source), c.HW_POWER, TYPED) == 2.5
+        (tmp_path / "flood").touch()
         stream = source.context.drivers.stream(MACMON.with_setting(source.context.config.macmon))
         child = stream._child
         assert child is not None
