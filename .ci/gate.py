@@ -36,10 +36,12 @@ DEBIAN = {
     "g++": "g++",
     "jq": "jq",
     "lm-sensors": "sensors",
+    "openssl": "openssl",
     "prometheus": "prometheus",
     "prometheus-node-exporter": "prometheus-node-exporter",
     "rocm-smi": "rocm-smi",
     "strace": "strace",
+    "systemd": "systemd-analyze",
 }
 
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter
@@ -18,32 +21,71 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Tracer
 from prometheus_client.parser import text_string_to_metric_families
-from tests.support.children import PATIENCE
-from tests.tools import need, otelcol
-from tests.tools.collector import LOCAL, Collector, Point
-from tests.tools.daemon import wait
+from tests.support.children import PATIENCE, started
+from tests.tools import need, otelcol, python_tools, victoria_metrics
+from tests.tools import program as debian
+from tests.tools.collector import LOCAL, Collector, Config, Point
+from tests.tools.daemon import Daemon, free_addresses, get, own, wait
+from tests.tools.stores import PrometheusStore, VictoriaMetrics
+from tests.tools.tls import Certificate, certificate
 
-SHIPPED = sorted(LOCAL.parent.glob("*.yaml"))
-HONEYCOMB, DATADOG, JAEGER, JOULES = (
-    LOCAL.with_name(f"{name}.yaml") for name in ("honeycomb", "datadog", "jaeger", "joules")
+FOLDER = LOCAL.parent
+AGENT, BALANCE, GATEWAY, KUBERNETES, HONEYCOMB, DATADOG, JAEGER, JOULES, VICTORIAMETRICS, PROMETHEUS = (
+    FOLDER / f"{name}.yaml"
+    for name in (
+        *("agent", "balance", "gateway", "kubernetes", "honeycomb", "datadog", "jaeger", "joules"),
+        *("victoriametrics", "prometheus"),
+    )
 )
-KEYS = {"HONEYCOMB_API_KEY": "none", "DD_API_KEY": "none"}
+BACKENDS = (HONEYCOMB, DATADOG, JAEGER, JOULES, VICTORIAMETRICS, PROMETHEUS)
+KEYS = {
+    "HONEYCOMB_API_KEY": "none",
+    "DD_API_KEY": "none",
+    "GATEWAY_TOKEN": "none",
+    "GATEWAY_ENDPOINT": "127.0.0.1:4317",
+    "GATEWAY_HOST": "localhost",
+    "GATEWAY_CERT_FILE": "cert.pem",
+    "GATEWAY_KEY_FILE": "key.pem",
+}
+TOKEN = "correct-horse"
+MANIFEST = FOLDER / "builder.yaml"
+
+TOGETHER = [
+    [LOCAL],
+    [AGENT],
+    [AGENT, BALANCE],
+    [GATEWAY],
+    [GATEWAY, KUBERNETES],
+    *([base, backend] for base in (LOCAL, GATEWAY) for backend in BACKENDS),
+    [LOCAL, *BACKENDS],
+    [GATEWAY, KUBERNETES, *BACKENDS],
+]
+"""The files that are started together."""
 
 
-@pytest.mark.parametrize(
-    "paths",
-    [[path] for path in SHIPPED] + [[LOCAL, path] for path in SHIPPED if path != LOCAL],
-    ids=lambda paths: "+".join(path.stem for path in paths),
-)
+def configurations() -> set[Path]:
+    """The files for a Collector, without the manifest and the rules for databases."""
+    return {path for path in FOLDER.glob("*.yaml") if "service:" in path.read_text()}
+
+
+@pytest.mark.parametrize("paths", TOGETHER, ids=lambda paths: "+".join(path.stem for path in paths))
 def test_collector_accepts_the_shipped_configuration(paths: Sequence[Path]) -> None:
     command = [str(need(otelcol)), "validate", *(f"--config={path}" for path in paths)]
     outcome = subprocess.run(command, env=os.environ | KEYS, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
 
 
+def test_every_file_is_tested_and_says_which_collector_it_needs() -> None:
+    assert configurations() == {path for paths in TOGETHER for path in paths}
+    (built,) = re.findall(r"^  version: 0\.(\d+)\.0$", MANIFEST.read_text(), re.MULTILINE)
+    for path in configurations():
+        (least,) = re.findall(r"0\.(\d+)\s*(?:#\s)?or newer", path.read_text())
+        assert int(least) <= int(built), path
+
+
 def test_all_configurations_together_use_no_deprecated_name(tmp_path: Path) -> None:
     need(otelcol)
-    with Collector(tmp_path, LOCAL, HONEYCOMB, DATADOG, JAEGER, JOULES, environment=KEYS) as collector:
+    with Collector(tmp_path, LOCAL, *BACKENDS, environment=KEYS) as collector:
         # A component's former name still works, with a warning, until a later release drops it.
         assert "deprecated" not in collector.log.read_text()
 
@@ -129,6 +171,261 @@ def test_datadog_receives_deltas(tmp_path: Path) -> None:
                 ("delta", 0),
             ]
             assert values(near.metrics(), "trial.io") == [5, 7, 7]
+
+
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """The certificate of the servers."""
+    return need(lambda: certificate(tmp_path_factory.mktemp("certificate")))
+
+
+def strict(folder: Path, trusted: Certificate, header: str = "Authorization", scheme: str = "Bearer") -> Collector:
+    """A receiver of OTLP that refuses connections without TLS and requests without the token."""
+    server = {
+        "tls": {"cert_file": str(trusted.file), "key_file": str(trusted.key)},
+        "auth": {"authenticator": "bearertokenauth"},
+    }
+    settings = {
+        "extensions": {"bearertokenauth": {"token": TOKEN, "header": header, "scheme": scheme}},
+        "receivers": {"otlp": {"protocols": {"grpc": server, "http": server}}},
+        "service": {"extensions": ["health_check", "file_storage", "bearertokenauth"]},
+    }
+    return Collector(folder, LOCAL, settings)
+
+
+class Hosted(NamedTuple):
+    """What a backend's file needs, so that it sends to a strict receiver."""
+
+    config: Path
+    environment: Mapping[str, str]
+    settings: Mapping[str, object]
+    header: str = "Authorization"
+    scheme: str = "Bearer"
+
+
+def hosted(address: Collector, trusted: Certificate, token: str) -> dict[str, Hosted]:
+    web, grpc = address.http.replace("http:", "https:"), address.grpc.removeprefix("http://")
+    ca, trust = str(trusted.file), {"SSL_CERT_FILE": str(trusted.file)}
+    victoria = {"VICTORIAMETRICS_URL": web, "VICTORIAMETRICS_TOKEN": token, "VICTORIAMETRICS_CA_FILE": ca}
+    jaeger = {"JAEGER_ENDPOINT": grpc, "JAEGER_INSECURE": "false", "JAEGER_TOKEN": token, "JAEGER_CA_FILE": ca}
+    datadog = {"exporters": {"otlp_http/datadog": {"endpoint": web}}}
+    # The path at which VictoriaMetrics receives OTLP.
+    path = {"exporters": {"otlp_http/victoriametrics": {"metrics_endpoint": f"{web}/v1/metrics"}}}
+    return {
+        "victoriametrics": Hosted(VICTORIAMETRICS, victoria, path),
+        "jaeger": Hosted(JAEGER, jaeger, {}),
+        "honeycomb": Hosted(
+            HONEYCOMB, trust | {"HONEYCOMB_ENDPOINT": web, "HONEYCOMB_API_KEY": token}, {}, "x-honeycomb-team", ""
+        ),
+        "datadog": Hosted(DATADOG, trust | {"DD_API_KEY": token}, datadog, "dd-api-key", ""),
+    }
+
+
+@pytest.mark.parametrize("name", ["victoriametrics", "jaeger", "honeycomb", "datadog"])
+def test_strict_receiver_takes_what_has_the_token(name: str, tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    form = hosted(Collector(tmp_path), trusted, TOKEN)[name]
+    with strict(tmp_path, trusted, form.header, form.scheme) as far:
+        it = hosted(far, trusted, TOKEN)[name]
+        with Collector(tmp_path, LOCAL, it.config, it.settings, environment=KEYS | dict(it.environment)) as near:
+            with program(near) as (meters, tracers):
+                meters.get_meter("trial").create_gauge("trial.level").set(7)
+                tracers.get_tracer("trial").start_span("step").end()
+            if name == "jaeger":
+                wait(far.spans, PATIENCE, near.log.read_text)
+            else:
+                far.wait(lambda points: values(points, "trial.level") == [7])
+
+
+def test_strict_receiver_refuses_a_wrong_token(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    with strict(tmp_path, trusted) as far:
+        it = hosted(far, trusted, "wrong")["victoriametrics"]
+        with Collector(tmp_path, LOCAL, it.config, it.settings, environment=KEYS | dict(it.environment)) as near:
+            with program(near) as (meters, _):
+                meters.get_meter("trial").create_gauge("trial.level").set(7)
+            wait(lambda: "401" in near.log.read_text(), PATIENCE, near.log.read_text)
+            assert far.metrics() == []
+
+
+class TestAgent(Daemon):
+    """Datadog's own test agent, which receives OTLP as Datadog does."""
+
+    __test__ = False
+
+    def __init__(self, directory: Path) -> None:
+        traces, http, grpc = free_addresses(3)
+        self.http = f"http://{http}"
+        ports = [f"--port={traces}", f"--otlp-http-port={http}", f"--otlp-grpc-port={grpc}"]
+        options = [re.sub(r"=.*:", "=", each) for each in ports]
+        program = "from ddapm_test_agent.agent import main; main()"
+        super().__init__(
+            [python_tools(), "-c", program, *options], f"{self.http}/test/session/metrics", own(directory, "datadog")
+        )
+
+    def names(self) -> set[str]:
+        found = json.loads(get(f"{self.http}/test/session/metrics"))
+        return {
+            metric["name"]
+            for request in found
+            for resource in request["resource_metrics"]
+            for scope in resource["scope_metrics"]
+            for metric in scope["metrics"]
+        }
+
+
+def test_test_agent_of_datadog_takes_our_export(tmp_path: Path) -> None:
+    need(otelcol)
+    need(python_tools)
+    with TestAgent(tmp_path) as far:
+        here = {"exporters": {"otlp_http/datadog": {"endpoint": far.http}}}
+        with Collector(tmp_path, LOCAL, DATADOG, here, environment=KEYS) as near:
+            line = ["otel-hardware", "run", "--simulate", "1xH100", "--interval", "1"]
+            with started(line, {"OTEL_EXPORTER_OTLP_ENDPOINT": near.grpc}):
+                wait(lambda: far.names() >= {"hw.power", "hw.energy", "system.cpu.time"}, PATIENCE, near.log.read_text)
+
+
+def test_victoria_metrics_stores_the_names_of_the_pages(tmp_path: Path) -> None:
+    need(otelcol)
+    need(victoria_metrics)
+    with (
+        VictoriaMetrics(tmp_path) as store,
+        Collector(tmp_path, LOCAL, VICTORIAMETRICS, environment={"VICTORIAMETRICS_URL": store.url}) as near,
+        started(
+            ["otel-hardware", "run", "--simulate", "1xH100", "--interval", "1"],
+            {"OTEL_EXPORTER_OTLP_ENDPOINT": near.grpc, "OTEL_RESOURCE_ATTRIBUTES": "host.name=desk"},
+        ),
+    ):
+        series = 'hw_power_watts{hw_type="gpu",host_name="desk"}'
+        wait(lambda: store.query(series), PATIENCE, near.log.read_text)
+        wait(lambda: store.query("hw_energy_joules_total"), PATIENCE, near.log.read_text)
+
+
+def test_prometheus_stores_what_is_written_with_tls(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    need(lambda: debian("prometheus"))
+    web = tmp_path / "web.json"
+    web.write_text(json.dumps({"tls_server_config": {"cert_file": str(trusted.file), "key_file": str(trusted.key)}}))
+    with PrometheusStore(tmp_path) as plain:
+        environment = {"PROMETHEUS_URL": plain.url}
+        with Collector(tmp_path, LOCAL, PROMETHEUS, environment=environment) as near:
+            with program(near) as (meters, _):
+                meters.get_meter("trial").create_counter("trial.io", "By").add(7)
+            wait(lambda: plain.query('trial_io_bytes_total{host_name="desk"}'), PATIENCE, near.log.read_text)
+    with PrometheusStore(tmp_path, f"--web.config.file={web}", scheme="https") as secure:
+        environment = {"PROMETHEUS_URL": secure.url, "PROMETHEUS_CA_FILE": str(trusted.file)}
+        with Collector(tmp_path, LOCAL, PROMETHEUS, environment=environment) as near:
+            with program(near) as (meters, _):
+                meters.get_meter("trial").create_counter("trial.io", "By").add(7)
+            wait(lambda: secure.query('trial_io_bytes_total{host_name="desk"}'), PATIENCE, near.log.read_text)
+
+
+def gateway(folder: Path, trusted: Certificate, *backends: Config, **environment: str) -> Collector:
+    """A gateway that writes what it sends to a backend to files."""
+    files = {
+        "exporters": {
+            f"file/{signal}": {"path": f"${{env:TELEMETRY_DIRECTORY}}/{signal}.jsonl", "flush_interval": "50ms"}
+            for signal in ("metrics", "traces")
+        },
+        "service": {
+            "pipelines": {
+                f"{signal}/files": {"receivers": ["forward"], "exporters": [f"file/{signal}"]}
+                for signal in ("metrics", "traces")
+            }
+        },
+    }
+    keys = {"GATEWAY_CERT_FILE": str(trusted.file), "GATEWAY_KEY_FILE": str(trusted.key), "GATEWAY_TOKEN": TOKEN}
+    return Collector(folder, GATEWAY, *backends, files, environment=keys | environment)
+
+
+def agent(folder: Path, trusted: Certificate, far: Collector, *more: Config, **environment: str) -> Collector:
+    """An agent that sends to a gateway."""
+    keys = {
+        "GATEWAY_ENDPOINT": far.grpc.replace("http://127.0.0.1", "localhost"),
+        "GATEWAY_CA_FILE": str(trusted.file),
+        "GATEWAY_TOKEN": TOKEN,
+    }
+    return Collector(folder, AGENT, *more, environment=keys | environment)
+
+
+def test_agent_sends_all_signals_to_the_gateway(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far) as near:
+        with program(near) as (meters, tracers):
+            meters.get_meter("trial").create_gauge("trial.level").set(7)
+            tracers.get_tracer("trial").start_span("step").end()
+        points = far.wait(lambda points: values(points, "trial.level") == [7])
+        wait(far.spans, PATIENCE, near.log.read_text)
+        assert points[0].resource["host.name"] == "desk", "that of the program"
+        for collector in (far, near):
+            assert "deprecated" not in collector.log.read_text()
+
+
+def test_gateway_refuses_an_agent_with_a_wrong_token(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far, GATEWAY_TOKEN="wrong") as near:
+        with program(near) as (meters, _):
+            meters.get_meter("trial").create_gauge("trial.level").set(7)
+        wait(lambda: "Unauthenticated" in near.log.read_text(), PATIENCE, near.log.read_text)
+        assert far.metrics() == []
+
+
+def test_points_of_one_resource_reach_one_of_two_gateways(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    with gateway(tmp_path, trusted) as first, gateway(tmp_path, trusted) as second:
+        # Both listen on one address here, so they are told apart by their ports.
+        peers = [each.grpc.removeprefix("http://") for each in (first, second)]
+        both = {"exporters": {"load_balancing": {"resolver": {"dns": None, "static": {"hostnames": peers}}}}}
+        with agent(tmp_path, trusted, first, BALANCE, both, GATEWAY_HOST="localhost") as near:
+            for number in range(16):
+                resource = Resource({"service.name": "trial", "service.instance.id": f"instance {number}"})
+                reader = PeriodicExportingMetricReader(OTLPMetricExporter(near.grpc), 3_600_000)
+                provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+                for value in (1, 2):
+                    provider.get_meter("trial").create_gauge("trial.level").set(value)
+                    provider.force_flush()
+                provider.shutdown()
+            wait(lambda: len(first.metrics()) + len(second.metrics()) >= 48, PATIENCE, near.log.read_text)
+        ids = [{point.resource["service.instance.id"] for point in each.metrics()} for each in (first, second)]
+        assert len(ids[0] | ids[1]) == 16
+        assert ids[0]
+        assert ids[1]
+        assert not ids[0] & ids[1]
+
+
+def test_balance_asks_a_name_for_the_gateways(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    with gateway(tmp_path, trusted) as far:
+        port = far.grpc.rpartition(":")[2]
+        # `localhost` may have an address of IPv6, at which nobody listens.
+        here = {"exporters": {"load_balancing": {"resolver": {"dns": {"hostname": "127.0.0.1"}}}}}
+        with agent(tmp_path, trusted, far, BALANCE, here, GATEWAY_HOST="localhost", GATEWAY_PORT=port) as near:
+            with program(near) as (meters, _):
+                meters.get_meter("trial").create_gauge("trial.level").set(7)
+            far.wait(lambda points: values(points, "trial.level") == [7])
+
+
+def test_gateway_bounds_what_becomes_a_label(tmp_path: Path, trusted: Certificate) -> None:
+    need(otelcol)
+    attributes: dict[str, Any] = {
+        "service.name": "trial",
+        "service.instance.id": "one",
+        "host.name": "desk",
+        "process.pid": 7,
+        "process.command_line": "python secret.py",
+        "host.ip": ["10.0.0.1"],
+        "slurm.job.id": "42",
+        "rack": "r12",
+    }
+    with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far) as near:
+        reader = PeriodicExportingMetricReader(OTLPMetricExporter(near.grpc), 3_600_000)
+        provider = MeterProvider([reader], Resource(attributes), shutdown_on_exit=False)
+        provider.get_meter("trial").create_gauge("trial.level").set(7, {"url.full": "/?user=7", "hw.id": "GPU-1"})
+        provider.shutdown()
+        points = far.wait(lambda points: values(points, "trial.level") == [7])
+    assert points[0].attributes == {"hw.id": "GPU-1"}
+    kept = {"service.name", "service.instance.id", "host.name", "host.id", "slurm.job.id", "rack"}
+    assert {*points[0].resource} - {"host.id"} == kept - {"host.id"}
 
 
 def test_jaeger_receives_traces_only(tmp_path: Path) -> None:

@@ -40,12 +40,14 @@ class Sink:
         exports: The exports received, oldest first. The PID is that of the ``process`` resource detector.
         scopes: All scopes received.
         resources: The attributes of all resources received.
+        bodies: The requests as they came.
     """
 
     def __init__(self, before_answer: Callable[[], object] = lambda: None) -> None:
         self.exports: list[Export] = []
         self.scopes: set[Scope] = set()
         self.resources: list[dict[str, Any]] = []
+        self.bodies: list[bytes] = []
         sink = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -53,6 +55,7 @@ class Sink:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
+                sink.bodies.append(body)
                 sink._take(ExportMetricsServiceRequest.FromString(body))
                 before_answer()
                 answer = ExportMetricsServiceResponse().SerializeToString()

@@ -35,11 +35,13 @@ BUILD_SECONDS = 1800  # seconds after which a build counts as hung
 
 # The Debian package that brings each program.
 PACKAGES = {
+    "openssl": "openssl",
     "prometheus": "prometheus",
     "promtool": "prometheus",
     "prometheus-node-exporter": "prometheus-node-exporter",
     "rocm-smi": "rocm-smi",
     "sensors": "lm-sensors",
+    "systemd-analyze": "systemd",
 }
 
 
@@ -73,10 +75,10 @@ def glances() -> None:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to build a program from a folder next to this file.
+    """How to build a program from a folder next to this file, or from a registry.
 
     Attributes:
-        folder: The folder of the sources.
+        folder: The folder of the sources, or a name if there is none.
         product: The name of the built file.
         command: The compiler's command line; the path of the product and `what` are added at its end.
         compiler: How to get the compiler.
@@ -84,6 +86,8 @@ class Recipe:
             for one that takes about a second, which a test may start.
         environment: Variables for the compiler.
         what: What to build, if it is not the folder itself: a package of another module.
+        needs: The compiler, if it is not the first word of the command.
+        reads: What goes into the product besides the folder.
     """
 
     folder: str
@@ -93,22 +97,81 @@ class Recipe:
     usually: str = ""
     environment: tuple[tuple[str, str], ...] = ()
     what: tuple[str, ...] = ()
+    needs: str = ""
+    reads: tuple[Path, ...] = ()
+
+    @property
+    def home(self) -> Path | None:
+        """The folder of the sources, if there is one."""
+        path = SOURCES / self.folder
+        return path if path.is_dir() else None
 
 
-OTELCOL = Recipe(
-    folder="otelcol",
-    product="otelcol",
+JAEGER = Recipe(
+    folder="jaeger",
+    product="jaeger",
     command=("go", "build", "-v", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=grpcnotrace", "-o"),
     compiler="https://go.dev/doc/install",
     usually="5 to 10 minutes",
     environment=(("CGO_ENABLED", "0"), ("GOWORK", "off")),
+    what=("github.com/jaegertracing/jaeger/cmd/jaeger",),
+)
+
+MANIFEST = ROOT / "collector-config" / "builder.yaml"
+
+OTELCOL = replace(
+    JAEGER,
+    folder="otelcol",
+    product="otelcol",
+    command=("sh", "build.sh", str(MANIFEST.relative_to(ROOT))),
+    what=(),
+    needs="go",
+    reads=(MANIFEST,),
+)
+
+KUBERNETES = replace(
+    JAEGER, folder="kubernetes", product="kube-apiserver", command=("sh", "build.sh"), what=(), needs="go"
 )
 
 
-JAEGER = replace(OTELCOL, folder="jaeger", product="jaeger", what=("github.com/jaegertracing/jaeger/cmd/jaeger",))
+def _installed(product: str, package: str, usually: str) -> Recipe:
+    """Return the recipe of a Go program whose module needs no changes."""
+    script = 'GOBIN="${1%/*}" exec go install -v -trimpath "-ldflags=-s -w" "$2"'
+    return replace(
+        JAEGER,
+        folder=product,
+        product=product,
+        command=("sh", "-c", script, "sh"),
+        what=(package,),
+        usually=usually,
+        needs="go",
+    )
+
+
+VICTORIAMETRICS = _installed(
+    "victoria-metrics", "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@v1.150.0", "1 minute"
+)
+
+HELM = _installed("helm", "helm.sh/helm/v3/cmd/helm@v3.22.0", "2 minutes")
+
+# Python programs with many dependencies, apart from the environment of the tests.
+PYTHON = Recipe(
+    folder="python",
+    product="bin/python",
+    command=(
+        "sh",
+        "-c",
+        'home="${1%/bin/python}"; shift; "$0" -m venv "$home" && "$home/bin/pip" install "$@"',
+        "python3",
+    ),
+    compiler="https://www.python.org",
+    usually="1 minute",
+    what=("ddapm-test-agent==1.69.1", "kubernetes-validate==1.37.0"),
+    needs="python3",
+)
 
 VIEWER = replace(
-    OTELCOL,
+    JAEGER,
     folder="otel-desktop-viewer",
     product="otel-desktop-viewer",
     usually="2 minutes",
@@ -118,8 +181,28 @@ VIEWER = replace(
 
 
 def otelcol() -> Path:
-    """Return the OpenTelemetry Collector built from `otelcol/`."""
+    """Return the OpenTelemetry Collector of `collector-config/builder.yaml`."""
     return _made(OTELCOL)
+
+
+def victoria_metrics() -> Path:
+    """Return VictoriaMetrics for a single node."""
+    return _made(VICTORIAMETRICS)
+
+
+def helm() -> Path:
+    """Return Helm."""
+    return _made(HELM)
+
+
+def kube_apiserver() -> Path:
+    """Return the API server of Kubernetes, which only `python -m tests.fleet kubernetes` needs."""
+    return _made(KUBERNETES)
+
+
+def python_tools() -> Path:
+    """Return a Python with the packages of `PYTHON`, to be started with `-m`."""
+    return _made(PYTHON)
 
 
 def jaeger() -> Path:
@@ -171,8 +254,9 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
     product = _product(recipe)
     if product.exists():
         return product
-    if shutil.which(recipe.command[0]) is None:
-        raise Missing(f"{recipe.folder}: no {recipe.command[0]} command to build it with: {recipe.compiler}")
+    compiler = recipe.needs or recipe.command[0]
+    if shutil.which(compiler) is None:
+        raise Missing(f"{recipe.folder}: no {compiler} command to build it with: {recipe.compiler}")
     try:
         BUILT.mkdir(parents=True, exist_ok=True)
         with lock(BUILT / f"{recipe.folder}.lock", progress):
@@ -186,7 +270,7 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
                     fresh = Path(scratch) / "fresh"
                     fresh.mkdir()
                     _compile(recipe, fresh / recipe.product, Path(scratch) / "log", progress)
-                    fresh.rename(product.parent)  # as a whole: other processes see no product, or a finished one
+                    fresh.rename(_folder(recipe))  # as a whole: other processes see no product, or a finished one
     except OSError as error:
         where = f"{BUILT} (in XDG_CACHE_HOME or ~/.cache)"
         raise Missing(f"{recipe.folder} cannot be built in {where}: {error.strerror}") from error
@@ -198,7 +282,7 @@ def _compile(recipe: Recipe, product: Path, log: Path, progress: Callable[[str],
     with log.open("wb") as output:
         compiler = subprocess.Popen(
             [*recipe.command, str(product), *recipe.what],
-            cwd=SOURCES / recipe.folder,
+            cwd=recipe.home,
             env=os.environ | dict(recipe.environment),
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -243,14 +327,14 @@ def _outcome(recipe: Recipe) -> Path | Missing:
 
 
 def _product(recipe: Recipe) -> Path:
-    return BUILT / f"{recipe.folder}-{_fingerprint(recipe)}" / recipe.product
+    return _folder(recipe) / recipe.product
 
 
-def _fingerprint(recipe: Recipe) -> str:
+def _folder(recipe: Recipe) -> Path:
     digest = hashlib.sha256("\0".join([*recipe.command, *recipe.what]).encode())
-    for part in sorted((SOURCES / recipe.folder).iterdir()):
+    for part in sorted([*(recipe.home.iterdir() if recipe.home else ()), *recipe.reads]):
         digest.update(part.read_bytes())
-    return digest.hexdigest()[:16]
+    return BUILT / f"{recipe.folder}-{digest.hexdigest()[:16]}"
 
 
 @contextmanager

@@ -102,6 +102,7 @@ class Collector(Daemon):
             "PROMETHEUS_ENDPOINT": prometheus,
             "HEALTH_CHECK_ENDPOINT": health,
             "TELEMETRY_DIRECTORY": str(directory),
+            "QUEUE_DIRECTORY": str(directory / "queue"),
         }
         # The Collector's metrics about itself would be served on a fixed port, which only one can have.
         command: list[str | Path] = [otelcol(), "--set=service.telemetry.metrics.level=none"]

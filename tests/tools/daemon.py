@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -29,8 +30,9 @@ T = TypeVar("T")
 
 _DICE = SystemRandom()  # the other one is set to the same number before each test
 
-# Tests do not use the environment's proxy for their own servers.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+# Tests do not use the environment's proxy for their own servers, whose certificates they have made themselves.
+UNVERIFIED = ssl._create_unverified_context()
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=UNVERIFIED))
 
 
 class Died(AssertionError):  # noqa: N818 - what happened, said in one word
@@ -144,6 +146,16 @@ class Daemon:
         self.status = self._stop()
         if self.status not in (0, -signal.SIGTERM) and error is None:
             raise Died(f"ended with status {self.status} when asked to; {self._log_tail()}")
+
+    def kill(self) -> None:
+        """Kill the server, as a crash would. `__enter__` starts it again."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def stop(self) -> None:
+        """Ask the server to end. `__enter__` starts it again."""
+        self._stop()
 
     def _answers(self) -> bool:
         assert self._process is not None

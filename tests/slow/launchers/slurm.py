@@ -1,4 +1,4 @@
-"""A SLURM cluster of one node on the loopback interface, from Debian's packages.
+"""A SLURM cluster of one machine on the loopback interface, from Debian's packages, with one node or several.
 
 It runs in namespaces of its own, so no daemon outlives it and no file of the machine changes.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -20,16 +22,15 @@ _CONFIGURATION: Final = """\
 ClusterName=trial
 SlurmctldHost=localhost(127.0.0.1)
 SlurmctldPort={controller}
-SlurmdPort={node}
 AuthType=auth/munge
 CryptoType=crypto/munge
 AuthInfo=socket={folder}/munge.socket
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -38,7 +39,7 @@ MpiDefault=none
 ReturnToService=2
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-NodeName=localhost NodeAddr=127.0.0.1 CPUs=4 RealMemory=512 State=UNKNOWN
+{more}
 PartitionName=all Nodes=ALL Default=YES MaxTime=10 State=UP
 """
 
@@ -48,7 +49,9 @@ munged --foreground --force --socket={folder}/munge.socket --key-file={folder}/m
     --pid-file={folder}/munged.pid --origin=127.0.0.1 > {folder}/munged.log 2>&1 &
 until [ -S {folder}/munge.socket ]; do sleep 0.05; done
 slurmctld -D -i -c -f {folder}/slurm.conf > {folder}/slurmctld.log 2>&1 &
-slurmd -D -f {folder}/slurm.conf -N localhost > {folder}/slurmd.log 2>&1 &
+for node in {nodes}; do
+    slurmd -D -f {folder}/slurm.conf -N $node > {folder}/slurmd.$node.log 2>&1 &
+done
 wait
 """
 
@@ -58,31 +61,47 @@ class Slurm:
 
     Args:
         folder: Where its files are.
+        nodes: The names of its nodes, all of them on this machine.
+        gpus: How many GPUs each node has: devices that SLURM gives to jobs, and that do nothing.
+        settings: Further lines of its configuration.
 
     Raises:
         Missing: The user is not root, or the machine allows no namespaces.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, nodes: Sequence[str] = ("localhost",), gpus: int = 0, settings: Sequence[str] = ()
+    ) -> None:
         if os.geteuid() or subprocess.run(["unshare", "-mpu", "--fork", "true"], check=False).returncode:
             raise Missing("SLURM's daemons need root and namespaces")
+        self._nodes, self._gpus, self._settings = nodes, gpus, settings
         self._folder = Path(tempfile.mkdtemp(dir=folder, prefix="slurm-"))
 
     def __enter__(self) -> tuple[str, ...]:
         folder = self._folder
-        controller, node = (address.rpartition(":")[2] for address in free_addresses(2))
-        (folder / "slurm.conf").write_text(_CONFIGURATION.format(folder=folder, controller=controller, node=node))
+        controller, *ports = (address.rpartition(":")[2] for address in free_addresses(1 + len(self._nodes)))
+        line = "NodeName={} NodeHostname=localhost NodeAddr=127.0.0.1 Port={} CPUs=4 RealMemory=512 State=UNKNOWN"
+        lines = [line.format(*each) for each in zip(self._nodes, ports)]
+        if self._gpus:
+            lines = ["GresTypes=gpu", *(f"{line} Gres=gpu:{self._gpus}" for line in lines)]
+            self._make_gpus()
+        configuration = _CONFIGURATION.format(
+            folder=folder, controller=controller, more="\n".join([*lines, *self._settings])
+        )
+        (folder / "slurm.conf").write_text(configuration)
         (folder / "munge.key").write_bytes(os.urandom(1024))
         (folder / "munge.key").chmod(0o400)
-        for name in ("state", "spool"):
-            (folder / name).mkdir()
-        line = ["unshare", "--mount-proc", "-mpu", "--fork", "--kill-child", "sh", "-c", _DAEMONS.format(folder=folder)]
-        self._daemons = subprocess.Popen(line, stdin=subprocess.DEVNULL)
+        for name in ("state", *(f"spool/{node}" for node in self._nodes)):
+            (folder / name).mkdir(parents=True)
+        daemons = _DAEMONS.format(folder=folder, nodes=" ".join(self._nodes))
+        command = ["unshare", "--mount-proc", "-mpu", "--fork", "--kill-child", "sh", "-c", daemons]
+        self._daemons = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         try:
             wait(self._inits, 10.0, "namespaces")
             target = ("nsenter", "-m", "-p", "-u", "-t", self._inits()[0])
             inside = (*target, "env", f"SLURM_CONF={folder}/slurm.conf")
-            wait(lambda: "idle" in _output(*inside, "sinfo", "-h", "-o", "%T"), 60.0, self._log)
+            idle = ["idle"] * len(self._nodes)
+            wait(lambda: _output(*inside, "sinfo", "-h", "-N", "-o", "%T").split() == idle, 60.0, self._log)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -95,11 +114,21 @@ class Slurm:
         self._daemons.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _make_gpus(self) -> None:
+        """Make the devices: SLURM tells a job and the prolog of character devices only."""
+        devices = self._folder / "dev"
+        devices.mkdir()
+        for number in range(self._gpus):
+            os.mknod(devices / f"nvidia{number}", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # as /dev/null
+        files = f"File={devices}/nvidia[0-{self._gpus - 1}]"
+        lines = [f"NodeName={node} Name=gpu Flags=nvidia_gpu_env {files}\n" for node in self._nodes]
+        (self._folder / "gres.conf").write_text("".join(lines))
+
     def _inits(self) -> list[str]:
         return Path(f"/proc/{self._daemons.pid}/task/{self._daemons.pid}/children").read_text().split()
 
     def _log(self) -> str:
-        logs = [self._folder / f"{name}.log" for name in ("munged", "slurmctld", "slurmd")]
+        logs = [self._folder / f"{name}.log" for name in ("munged", "slurmctld", *(f"slurmd.{n}" for n in self._nodes))]
         return "an idle node; " + " ".join(log.read_text()[-2500:] for log in logs if log.exists())
 
 

@@ -1,0 +1,54 @@
+"""The slow runs of the fleet.
+
+python -m tests.fleet losses        everything fails in turn, and nothing that was accepted is lost (8 minutes)
+python -m tests.fleet slurm         the prolog, the epilog and a job on two nodes
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from typing import get_args
+
+from tests.fleet import losses, slurm
+from tests.fleet.hosts import real_export
+from tests.tools import Missing
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _losses(folder: Path, arguments: argparse.Namespace) -> bool:
+    export = real_export("8xH100")
+    options = {"hosts": arguments.hosts, "every": arguments.every, "pause": 20.0, "outage": 60.0}
+    outcomes = [
+        losses.run(folder, kind, export, **options, say=_say)
+        for kind in get_args(losses.Kind)
+        if kind in arguments.store
+    ]
+    return not any(outcome.missing for outcome in outcomes)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fleet", description=(__doc__ or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("losses")
+    one.add_argument("--hosts", type=int, default=20)
+    one.add_argument("--every", type=float, default=5.0)
+    one.add_argument("--store", nargs="+", choices=get_args(losses.Kind), default=get_args(losses.Kind))
+    commands.add_parser("slurm")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            good = _losses(Path(folder), arguments) if arguments.command == "losses" else slurm.run(Path(folder), _say)
+        except Missing as missing:
+            _say(str(missing))
+            return 1
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
