@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,26 +14,21 @@ from tests.support import children
 from tests.support.blocks import WAITING, blocks, desk, substitute
 from tests.support.children import PATIENCE, ROOT
 from tests.support.sink import Sink
+from tests.tools import helm, need, program, python_tools
 from tests.tools.daemon import wait
 
 FOLDER = ROOT / "examples" / "deploy"
 UNIT = FOLDER / "otel-hardware.service"
 MANIFEST = FOLDER / "kubernetes.yaml"
+GATEWAY = FOLDER / "gateway.yaml"
+CHART = FOLDER / "helm"
 SCRIPT = FOLDER / "slurm.sh"
 PAGE = ROOT / "docs" / "deployment.md"
 COMMAND = Path(sys.executable).with_name("otel-hardware")
 
 
-def installed(name: str) -> str:
-    """Return the path of a program that is not needed in CI either."""
-    found = shutil.which(name)
-    if found is None:
-        pytest.skip(f"{name} is not installed")
-    return found
-
-
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    verify = [installed("systemd-analyze"), "verify"]
+    verify = [str(need(lambda: program("systemd-analyze"))), "verify"]
     unit = tmp_path / UNIT.name
     unit.write_text(substitute(UNIT.read_text(), {"/opt/otel-hardware/bin/otel-hardware": str(COMMAND)}))
     done = subprocess.run([*verify, unit], capture_output=True, text=True, check=False)
@@ -44,7 +37,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def test_systemd_refuses_an_unknown_setting(tmp_path: Path) -> None:
-    verify = [installed("systemd-analyze"), "verify"]
+    verify = [str(need(lambda: program("systemd-analyze"))), "verify"]
     unit = tmp_path / UNIT.name
     text = substitute(UNIT.read_text(), {"/opt/otel-hardware/bin/otel-hardware": str(COMMAND)})
     unit.write_text(substitute(text, {"DynamicUser": "DynamicUsr"}))
@@ -57,30 +50,86 @@ def test_unit_on_the_page_is_that_of_the_file() -> None:
     assert block.text == "".join(f"{line}\n" for line in UNIT.read_text().splitlines() if not line.startswith("#"))
 
 
-def unknown_fields(manifest: Path) -> list[str]:
-    """Return the fields of a manifest that kubectl drops, because the types of Kubernetes do not have them."""
-    # Any command that works without a cluster and decodes the manifest would do. This one prints only what it changes.
-    image = "otel-hardware=changed"
-    command = [installed("kubectl"), "set", "image", "--local", "-f", str(manifest), image, "-o", "json"]
-    typed = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    ours = yaml.safe_load(manifest.read_text().replace("image: otel-hardware", "image: changed"))
-    return missing(ours, typed)
+def test_unit_leaves_the_agent_little_to_break(tmp_path: Path) -> None:
+    unit = tmp_path / UNIT.name
+    unit.write_text(substitute(UNIT.read_text(), {"/opt/otel-hardware/bin/otel-hardware": "/bin/true"}))
+    line = [str(need(lambda: program("systemd-analyze"))), "security", "--offline=true", "--no-pager"]
+    done = subprocess.run([*line, "--threshold=30", unit], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-300:]  # its exposure is at most 3.0
+    unit.write_text(re.sub("^(Protect|Restrict|System|Capability|Lock).*$", "", unit.read_text(), flags=re.MULTILINE))
+    assert subprocess.run([*line, "--threshold=30", unit], capture_output=True, check=False).returncode != 0
 
 
-def missing(ours: Any, theirs: Any, path: str = "") -> list[str]:
-    """Return the paths of values that are not the same in the second document."""
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        return [each for key in ours for each in missing(ours[key], theirs.get(key), f"{path}.{key}")]
-    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
-        return [each for number, pair in enumerate(zip(ours, theirs)) for each in missing(*pair, f"{path}[{number}]")]
-    return [] if ours == theirs else [path]
+def schema_problems(manifest: Path) -> str:
+    """Return what the schemas of Kubernetes say against a manifest."""
+    line = [str(need(python_tools)), "-m", "kubernetes_validate", "--strict", "-k", "1.37", str(manifest)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
 
 
-def test_kubernetes_knows_every_field_of_the_manifest(tmp_path: Path) -> None:
-    assert unknown_fields(MANIFEST) == []
-    misspelt = tmp_path / MANIFEST.name
-    misspelt.write_text(substitute(MANIFEST.read_text(), {"hostPID": "hostPid"}))
-    assert unknown_fields(misspelt) == [".spec.template.spec.hostPid"]
+def chart(*options: str) -> subprocess.CompletedProcess[str]:
+    """Run Helm on the chart."""
+    command, *more = options
+    line = [str(need(helm)), command, *(["agent"] if command == "template" else []), str(CHART), *more]
+    return subprocess.run(line, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, GATEWAY], ids=lambda path: path.stem)
+def test_manifest_has_only_fields_that_kubernetes_knows(manifest: Path, tmp_path: Path) -> None:
+    assert not schema_problems(manifest)
+    misspelt = tmp_path / manifest.name
+    misspelt.write_text(substitute(manifest.read_text(), {"runAsNonRoot": "runAsNonRot"}))
+    assert "runAsNonRot" in schema_problems(misspelt)
+
+
+def test_chart_passes_its_linter_and_refuses_unknown_values() -> None:
+    done = chart("lint", "--strict")
+    assert done.returncode == 0, done.stdout
+    for wrong in ("presett=all", "preset=everything", "podResources=perhaps"):
+        assert chart("template", "--set", wrong).returncode != 0, wrong
+
+
+EVERYTHING = (
+    *("--set", "cluster=c1,preset=minimal,podResources=true,runtimeClassName=nvidia,priorityClassName="),
+    *("--set-string", "environment.OTEL_METRIC_EXPORT_INTERVAL=60000,nodeSelector.gpu=true"),
+)
+
+
+@pytest.mark.parametrize("options", [(), EVERYTHING], ids=["default", "everything"])
+def test_chart_makes_a_manifest_that_kubernetes_knows(options: tuple[str, ...], tmp_path: Path) -> None:
+    done = chart("template", *options)
+    assert done.returncode == 0, done.stderr
+    manifest = tmp_path / "chart.yaml"
+    manifest.write_text(done.stdout)
+    assert not schema_problems(manifest)
+
+
+def pod(text: str) -> dict[str, Any]:
+    spec: dict[str, Any] = yaml.safe_load(text)["spec"]["template"]["spec"]
+    return spec
+
+
+def test_chart_and_manifest_are_as_safe_as_each_other() -> None:
+    both = [pod(MANIFEST.read_text()), pod(chart("template").stdout)]
+    for spec in both:
+        (container,) = spec["containers"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"name": "machine-id", "mountPath": "/etc/machine-id", "readOnly": True} in container["volumeMounts"]
+    assert both[0]["securityContext"] == both[1]["securityContext"]
+
+
+def test_the_kubelet_is_asked_by_root_without_capabilities() -> None:
+    spec = pod(chart("template", "--set", "podResources=true").stdout)
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsUser"] == 0
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "/var/lib/kubelet/pod-resources" in {mount["mountPath"] for mount in container["volumeMounts"]}
 
 
 def test_daemonset_selects_its_own_pods_and_uses_declared_variables() -> None:
@@ -93,9 +142,10 @@ def test_daemonset_selects_its_own_pods_and_uses_declared_variables() -> None:
         declared.add(variable["name"])
 
 
-def test_image_gets_all_files_that_the_build_needs() -> None:
-    text = (FOLDER / "Dockerfile").read_text()
-    copied = re.findall(r"^COPY (.+) /package/\S*$", text, re.MULTILINE)
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.instrumentation"])
+def test_image_gets_all_files_that_the_build_needs(name: str) -> None:
+    text = (FOLDER / name).read_text()
+    copied = re.findall(r"^COPY ([^-].*) /package/\S*$", text, re.MULTILINE)
     names = " ".join(copied).split()
     assert [name for name in names if not (ROOT / name).exists()] == []
     assert {"pyproject.toml", "README.md", "LICENSE", "src"} == {*names}
