@@ -1,6 +1,7 @@
 """The slow runs of the fleet.
 
 python -m tests.fleet losses        everything fails in turn, and nothing that was accepted is lost (8 minutes)
+python -m tests.fleet kubernetes    manifests, chart and gateway with a real API server; the Operator's steps
 python -m tests.fleet slurm         the prolog, the epilog and a job on two nodes
 """
 
@@ -12,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import get_args
 
-from tests.fleet import losses, slurm
+from tests.fleet import kubernetes, losses, slurm
 from tests.fleet.hosts import real_export
 from tests.tools import Missing
 
@@ -39,11 +40,15 @@ def main() -> int:
     one.add_argument("--hosts", type=int, default=20)
     one.add_argument("--every", type=float, default=5.0)
     one.add_argument("--store", nargs="+", choices=get_args(losses.Kind), default=get_args(losses.Kind))
+    commands.add_parser("kubernetes")
     commands.add_parser("slurm")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            good = _losses(Path(folder), arguments) if arguments.command == "losses" else slurm.run(Path(folder), _say)
+            if arguments.command == "losses":
+                good = _losses(Path(folder), arguments)
+            else:
+                good = {"kubernetes": kubernetes.run, "slurm": slurm.run}[arguments.command](Path(folder), _say)
         except Missing as missing:
             _say(str(missing))
             return 1

@@ -251,7 +251,8 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
     Raises:
         Missing: There is no compiler, it failed, or there is no place for the product.
     """
-    product = _product(recipe)
+    folder = _folder(recipe)
+    product = folder / recipe.product
     if product.exists():
         return product
     compiler = recipe.needs or recipe.command[0]
@@ -270,7 +271,7 @@ def build(recipe: Recipe, progress: Callable[[str], None] = lambda line: None) -
                     fresh = Path(scratch) / "fresh"
                     fresh.mkdir()
                     _compile(recipe, fresh / recipe.product, Path(scratch) / "log", progress)
-                    fresh.rename(_folder(recipe))  # as a whole: other processes see no product, or a finished one
+                    fresh.rename(folder)  # as a whole: other processes see no product, or a finished one
     except OSError as error:
         where = f"{BUILT} (in XDG_CACHE_HOME or ~/.cache)"
         raise Missing(f"{recipe.folder} cannot be built in {where}: {error.strerror}") from error
