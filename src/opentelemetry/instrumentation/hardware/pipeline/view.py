@@ -25,7 +25,7 @@ _SHARES = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME, HW_GPU_THROTTLE_TIME)
 # Seconds to wait for the first and each further reading. A source that takes longer is shown as hung.
 _FIRST, _NEXT = 2.0, 0.5
 
-# Seconds between the two readings at the start: the driver's rates of links are means over at least a tenth of a second.
+# Seconds between the two readings at the start: the driver's rates of links are means over a tenth of a second or more.
 _PAUSE = 0.1
 
 
