@@ -192,14 +192,14 @@ def _report_program(
 
     otlp.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
-    with reporting(arguments, child.pid, target, reporter) as (session, exports):
-        viewer = Viewer(session, child.pid) if arguments.console or target.shows_table else None
+    with reporting(arguments, child.pid, target, reporter) as (session, _):
+        viewer = Viewer(session, child.pid) if arguments.console else None
         if viewer is None:  # a table shows it
             _warn_if_process_is_missing(session)
         while not program.has_ended(child, signals, export_interval()):
             if viewer is not None:
                 viewer.keep_sampling()
-        if viewer is not None and (arguments.console or not any(each.arrived for each in exports)):
+        if viewer is not None:
             with Screen(sys.stderr) as screen:
                 screen.show(viewer.collect().of_process())
 
