@@ -22,6 +22,16 @@ def test_snapshot_has_the_values_of_the_recording() -> None:
     assert not [name for name in values if name.startswith("system.")], "they would be this machine's"
 
 
+def test_snapshot_has_the_keys_of_wandb_of_the_recording() -> None:
+    answer = run([*CONSOLE, "snapshot", "--replay", B200, "--format", "wandb"])
+    assert answer.returncode == 0, answer.stderr
+    row = json.loads(answer.stdout)
+    assert row["gpu.0.powerWatts"] == 812.3
+    assert {name.partition(".")[0] for name in row} == {"_timestamp", "_runtime", "gpu"}, (
+        "others would be this machine's"
+    )
+
+
 def test_doctor_is_about_the_recorded_source_only() -> None:
     answer = run([*CONSOLE, "doctor", "--replay", B200])
     assert answer.returncode == 0, answer.stdout

@@ -32,6 +32,8 @@ class Staged:
     def read_now(self, seconds: float) -> None:
         self._stage.run(self._stage.clock.now - self._stage.start)
 
+    read_first = read_now
+
 
 def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
     stage = Stage(names=("player", "slow"))

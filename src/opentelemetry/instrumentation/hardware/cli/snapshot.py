@@ -87,8 +87,6 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.every = _WATCH_INTERVAL
     if arguments.count and arguments.count > 1 and arguments.every is None:
         raise Mistake("--count needs --every, the seconds between two snapshots")
-    if arguments.replay is not None and arguments.format == "wandb":
-        raise Mistake("--replay cannot be used with --format wandb")
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
     if arguments.format == "wandb":

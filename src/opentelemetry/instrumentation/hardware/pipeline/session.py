@@ -41,6 +41,9 @@ _ROLE_WAIT = 1.0
 _LONGEST_JOIN = 1.0
 
 
+# Seconds between the first two readings. NVML compares samples of GPM that are at least a tenth of a second apart.
+_PAUSE = 0.1
+
 _FORMER_JOIN = 0.2  # seconds for which a source waits for the end of an earlier thread that reads it
 
 
@@ -328,6 +331,16 @@ class Session:
         if self._role is not None and not (is_last and self._role.decided.is_set()):
             read_all([self._role_thread], seconds)
         read_all(self.threads, deadline - time.monotonic())
+
+    def read_first(self, seconds: float) -> None:
+        """Read every source twice: a mean since the previous reading is known from the second one on.
+
+        Args:
+            seconds: How long to wait for each of the readings.
+        """
+        self.read_now(seconds)
+        time.sleep(_PAUSE)
+        self.read_now(seconds)
 
     def close(self) -> None:
         """Close all sources. Waits at most a second, and only for drivers that hang."""

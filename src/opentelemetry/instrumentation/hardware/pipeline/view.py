@@ -25,9 +25,6 @@ _SHARES = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME, HW_GPU_THROTTLE_TIME)
 # Seconds to wait for the first and each further reading. A source that takes longer is shown as hung.
 _FIRST, _NEXT = 2.0, 0.5
 
-# Seconds between the two readings at the start: the driver's rates of links are means over a tenth of a second or more.
-_PAUSE = 0.1
-
 
 class View(NamedTuple):
     """The values of one moment.
@@ -95,9 +92,7 @@ class Viewer:
         self._session = session
         self._pid = pid
         self._reader = Reader()
-        session.read_now(_FIRST)
-        time.sleep(_PAUSE)
-        session.read_now(_NEXT)  # what the driver reports as a mean since the previous reading counts from here
+        session.read_first(_FIRST)
         self.first = self._before = session.collect(self._reader)
 
     def collect(self) -> View:
