@@ -46,12 +46,25 @@ def test_points_are_those_of_the_library(tmp_path: Path) -> None:
         (tmp_path / card).mkdir()
         with simulated_gpus(tmp_path / card, gpu) as machine:
             machine.tick(0)
-            theirs = {series.metric for series, _ in machine.runner.points(machine.stage.clock.now)}
-        ours = {series.metric for series in points(card)}
+            library = dict(machine.runner.points(machine.stage.clock.now))
+        simulated = points(card)
+        for metric in (c.HW_GPU_MEMORY_LIMIT, c.HW_GPU_FREQUENCY_LIMIT, c.HW_POWER_LIMIT):
+            assert constants(simulated, metric) == constants(library, metric) != [], card
+        theirs, ours = ({series.metric for series in found} for found in (library, simulated))
         per_process = {metric for metric in theirs if metric.name.startswith("process.")}
         assert ours - theirs <= {c.PROCESS_GPU_MEMORY_USAGE, c.PROCESS_GPU_UTILIZATION, c.HW_GPU_SM_OCCUPANCY}, card
         missing = {metric.name for metric in theirs - ours - per_process}
         assert missing <= {"hw.gpu.throttle.time", "hw.temperature.limit", "hw.network.up", "hw.gpu.io"}, card
+
+
+def constants(found: dict[Series, Any], metric: Any) -> list[tuple[str, float]]:
+    """The values of a metric, by the attributes that do not name the GPU."""
+    named = {c.HW_ID, c.HW_NAME, c.HW_PARENT}
+    return sorted(
+        (str(sorted((key, word) for key, word in series.attributes.items() if key not in named)), value)
+        for series, value in found.items()
+        if series.metric is metric
+    )
 
 
 def points(card: str, scenario: str = "training") -> dict[Series, Any]:

@@ -1,7 +1,8 @@
 """Simulated NVIDIA drivers: the library of `fakenvml/` returns these values to programs that call NVML.
 
 A GPU is a mapping from the name of an NVML call to its answer; `fakenvml.c` describes the format. The values of the
-GPUs below are made up, based on data sheets and published output. Calls that a GPU does not support are not in its
+GPUs below are made up, based on data sheets and published output; what a card always has is in the table of the
+simulator, :data:`.simulator.cards.CARDS`. Calls that a GPU does not support are not in its
 mapping. `CALLS` lists which generation supports which call, its type and source; `refuted` checks a GPU against it.
 """
 
@@ -18,6 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.tools import fake_nvml
+
+from opentelemetry.instrumentation.hardware.simulator.cards import CARDS
 
 # Numbers and words of an answer, in the units of NVML.
 Value = int | float | str | Sequence[int | float | str]
@@ -495,6 +498,21 @@ def _clocks(now: Sequence[int], most: Sequence[int]) -> Iterator[tuple[str, Valu
         yield f"MaxClockInfo.{domain}", most[domain]
 
 
+def _card(name: str, index: int, bus: int, power: int, least: int, clocks: Sequence[int] | None = None) -> Gpu:
+    """Return what follows from the table of cards, with milliwatts, the lowest limit, and clocks, else the highest."""
+    card = CARDS[name]
+    return {
+        **_identity(index, card.model, bus, card.device),
+        **dict(_power(power, round(card.limit * 1000), least)),
+        **dict(_clocks(clocks or card.clocks, card.clocks)),
+        "CudaComputeCapability": card.capability,
+        "CurrPcieLinkGeneration": card.pcie[0],
+        "CurrPcieLinkWidth": card.pcie[1],
+        "MaxPcieLinkGeneration": card.pcie[0],
+        "MaxPcieLinkWidth": card.pcie[1],
+    }
+
+
 def _identity(index: int, name: str, bus: int, device: int) -> Gpu:
     return {
         "Name": name,
@@ -558,29 +576,23 @@ def t4(index: int = 0) -> Gpu:
     """Turing, for inference: retired pages, temperature limits, and no engines except encoder and decoder."""
     engines = _engines()
     return {
-        **_identity(index, "Tesla T4", 0x1E + index, 0x1EB8),
+        **_card("t4", index, 0x1E + index, 38_120, 60_000, (1065, 1065, 5000, 990)),
         **_reliable(),
-        **dict(_power(38_120, 70_000, 60_000)),
-        **dict(_clocks((1065, 1065, 5000, 990), (1590, 1590, 5001, 1470))),
         "Architecture": Generation.TURING.value,
-        "CudaComputeCapability": (7, 5),
         "UtilizationRates": (41, 17),
         "EncoderUtilization": engines["EncoderUtilization"],
         "DecoderUtilization": engines["DecoderUtilization"],
-        "MemoryInfo": (15_360 * MIB, 449 * MIB, 9_911 * MIB, 5_000 * MIB),
+        "MemoryInfo": (CARDS["t4"].memory, 449 * MIB, 9_911 * MIB, 5_000 * MIB),
         "BAR1MemoryInfo": (256 * MIB, 251 * MIB, 5 * MIB),
         "Temperature.0": 52,
         "TemperatureV.0": 52,
         "TemperatureThreshold.0": 96,
-        "TemperatureThreshold.1": 93,
+        "TemperatureThreshold.1": CARDS["t4"].slowdown,
         "TemperatureThreshold.3": 85,
         "CurrentClocksEventReasons": 4,
         "CurrentClocksThrottleReasons": 4,
         "PerformanceState": 0,
-        "CurrPcieLinkGeneration": 3,
         "CurrPcieLinkWidth": 8,
-        "MaxPcieLinkGeneration": 3,
-        "MaxPcieLinkWidth": 16,
         "PcieReplayCounter": 0,
         "FieldValues.94": "uint 0",
         "FieldValues.29": "ullong 1",
@@ -599,19 +611,16 @@ def t4(index: int = 0) -> Gpu:
 def geforce(index: int = 0) -> Gpu:
     """A consumer card: two fans, no ECC memory, no NVLink, no serial number."""
     gpu: Gpu = {
-        **_identity(index, "NVIDIA GeForce RTX 4090", 0x01 + index, 0x2684),
+        **_card("rtx4090", index, 0x01 + index, 287_450, 150_000, (2520, 2520, 10501, 1980)),
         **_engines(),
-        **dict(_power(287_450, 450_000, 150_000)),
-        **dict(_clocks((2520, 2520, 10501, 1980), (3105, 3105, 10501, 2415))),
         "Architecture": Generation.ADA.value,
-        "CudaComputeCapability": (8, 9),
         "UtilizationRates": (97, 44),
-        "MemoryInfo": (24_564 * MIB, 350 * MIB, 14_214 * MIB, 10_000 * MIB),
+        "MemoryInfo": (CARDS["rtx4090"].memory, 350 * MIB, 14_214 * MIB, 10_000 * MIB),
         "BAR1MemoryInfo": (32_768 * MIB, 32_758 * MIB, 10 * MIB),
         "Temperature.0": 64,
         "TemperatureV.0": 64,
         "TemperatureThreshold.0": 99,
-        "TemperatureThreshold.1": 96,
+        "TemperatureThreshold.1": CARDS["rtx4090"].slowdown,
         "TemperatureThreshold.3": 84,
         "CurrentClocksEventReasons": 0,
         "CurrentClocksThrottleReasons": 0,
@@ -622,10 +631,6 @@ def geforce(index: int = 0) -> Gpu:
         "FanSpeed.1": 47,
         "FanSpeedRPM.0": 1620,
         "FanSpeedRPM.1": 1690,
-        "CurrPcieLinkGeneration": 4,
-        "CurrPcieLinkWidth": 16,
-        "MaxPcieLinkGeneration": 4,
-        "MaxPcieLinkWidth": 16,
         "PcieReplayCounter": 0,
         "FieldValues.94": "uint 0",
         "ComputeRunningProcesses": "",
@@ -638,31 +643,24 @@ def geforce(index: int = 0) -> Gpu:
 def a100(index: int = 0) -> Gpu:
     """Ampere, for training: remapped rows, NVLink, temperature of the memory."""
     return {
-        **_identity(index, "NVIDIA A100-SXM4-80GB", 0x07 + 8 * index, 0x20B2),
+        **_card("a100", index, 0x07 + 8 * index, 312_340, 100_000, (1410, 1410, 1593, 1275)),
         **_reliable(),
         **_engines(),
-        **dict(_power(312_340, 400_000, 100_000)),
-        **dict(_clocks((1410, 1410, 1593, 1275), (1410, 1410, 1593, 1290))),
-        **dict(_nvlink(12, 3)),
+        **dict(_nvlink(CARDS["a100"].links, 3)),
         "Architecture": Generation.AMPERE.value,
-        "CudaComputeCapability": (8, 0),
         "UtilizationRates": (88, 53),
-        "MemoryInfo": (81_920 * MIB, 693 * MIB, 41_227 * MIB, 40_000 * MIB),
+        "MemoryInfo": (CARDS["a100"].memory, 693 * MIB, 41_227 * MIB, 40_000 * MIB),
         "BAR1MemoryInfo": (131_072 * MIB, 131_071 * MIB, 1 * MIB),
         "Temperature.0": 61,
         "TemperatureV.0": 61,
         "TemperatureThreshold.0": 92,
-        "TemperatureThreshold.1": 89,
+        "TemperatureThreshold.1": CARDS["a100"].slowdown,
         "TemperatureThreshold.2": 95,
         "TemperatureThreshold.3": 85,
         "FieldValues.82": "uint 72",
         "CurrentClocksEventReasons": 0,
         "CurrentClocksThrottleReasons": 0,
         "PerformanceState": 0,
-        "CurrPcieLinkGeneration": 4,
-        "CurrPcieLinkWidth": 16,
-        "MaxPcieLinkGeneration": 4,
-        "MaxPcieLinkWidth": 16,
         "PcieReplayCounter": 5,
         "FieldValues.94": "uint 5",
         **{f"FieldValues.{policy}": "ullong 0" for policy in range(74, 82)},
@@ -694,16 +692,11 @@ def h100(index: int = 0) -> Gpu:
     """Hopper: GPM, temperature margins instead of limits, PCIe byte counters, and NVLink errors by link only."""
     gpu = {
         **a100(index),
-        **_identity(index, "NVIDIA H100 80GB HBM3", 0x1A + index, 0x2330),
-        **dict(_power(512_600, 700_000, 200_000)),
-        **dict(_clocks((1980, 1980, 2619, 1545), (1980, 1980, 2619, 1545))),
-        **dict(_nvlink(18, 4)),
+        **_card("h100", index, 0x1A + index, 512_600, 200_000),
+        **dict(_nvlink(CARDS["h100"].links, 4)),
         "Architecture": Generation.HOPPER.value,
-        "CudaComputeCapability": (9, 0),
-        "MemoryInfo": (81_559 * MIB, 557 * MIB, 31_002 * MIB, 50_000 * MIB),
+        "MemoryInfo": (CARDS["h100"].memory, 557 * MIB, 31_002 * MIB, 50_000 * MIB),
         "MarginTemperature": 26,
-        "CurrPcieLinkGeneration": 5,
-        "MaxPcieLinkGeneration": 5,
         "FieldValues.185": "uint 512600",
         "FieldValues.186": "uint 548000",
         "FieldValues.187": "uint 200000",
@@ -787,12 +780,10 @@ def b200(index: int = 0) -> Gpu:
     gpu = {line: value for line, value in h100(index).items() if line not in hopper and not line.startswith(lacks)}
     return {
         **gpu,
-        **_identity(index, "NVIDIA B200", 0x1B + index, 0x2901),
-        **dict(_power(812_300, 1_000_000, 200_000)),
-        **dict(_nvlink(18, 5, errors=False)),
+        **_card("b200", index, 0x1B + index, 812_300, 200_000),
+        **dict(_nvlink(CARDS["b200"].links, 5, errors=False)),
         "Architecture": Generation.BLACKWELL.value,
-        "CudaComputeCapability": (10, 0),
-        "MemoryInfo": (183_359 * MIB, 757 * MIB, 92_602 * MIB, 90_000 * MIB),
+        "MemoryInfo": (CARDS["b200"].memory, 757 * MIB, 92_602 * MIB, 90_000 * MIB),
         **{f"FieldValues.{field}.{ALL_LINKS}": f"ullong {field - 200}" for field in (*range(206, 216), 219, 221)},
     }
 

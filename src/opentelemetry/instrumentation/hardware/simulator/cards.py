@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+MIB: Final = 1 << 20
 GIB: Final = 1 << 30
 
 
@@ -14,7 +15,7 @@ class Card(NamedTuple):
         model: The name that its driver reports.
         device: PCI device ID.
         capability: Compute capability.
-        memory: Bytes.
+        memory: Bytes that the driver reports.
         idle: Watts without load.
         limit: The power limit in watts.
         heat: Kelvins above the air per watt, in a chassis that cools it well.
@@ -58,26 +59,27 @@ class Card(NamedTuple):
 # By the name in a specification.
 CARDS: Final = {
     "t4": Card(
-        "Tesla T4", 0x1EB8, (7, 5), 15 * GIB, 10.0, 70.0, 0.62, 93, (1590, 1590, 5001, 1470), pcie=(3, 16),
+        "Tesla T4", 0x1EB8, (7, 5), 15_360 * MIB, 10.0, 70.0, 0.62, 93, (1590, 1590, 5001, 1470), pcie=(3, 16),
         has_memory_sensor=False,
     ),
     "a100": Card(
-        "NVIDIA A100-SXM4-80GB", 0x20B2, (8, 0), 80 * GIB, 55.0, 400.0, 0.085, 92, (1410, 1410, 1593, 1290), 12, 300e9,
+        "NVIDIA A100-SXM4-80GB", 0x20B2, (8, 0), 81_920 * MIB, 55.0, 400.0, 0.085, 89, (1410, 1410, 1593, 1290), 12,
+        300e9,
     ),
     "h100": Card(
-        "NVIDIA H100 80GB HBM3", 0x2330, (9, 0), 80 * GIB, 70.0, 700.0, 0.055, 87, (1980, 1980, 2619, 1545), 18, 450e9,
-        (5, 16), has_profiling=True,
+        "NVIDIA H100 80GB HBM3", 0x2330, (9, 0), 81_559 * MIB, 70.0, 700.0, 0.055, 87, (1980, 1980, 2619, 1545), 18,
+        450e9, (5, 16), has_profiling=True,
     ),
     "h200": Card(
-        "NVIDIA H200", 0x2335, (9, 0), 141 * GIB, 75.0, 700.0, 0.055, 87, (1980, 1980, 3201, 1545), 18, 450e9, (5, 16),
-        has_profiling=True,
+        "NVIDIA H200", 0x2335, (9, 0), 143_771 * MIB, 75.0, 700.0, 0.055, 87, (1980, 1980, 3201, 1545), 18,
+        450e9, (5, 16), has_profiling=True,
     ),
     "b200": Card(
-        "NVIDIA B200", 0x2901, (10, 0), 180 * GIB, 140.0, 1000.0, 0.042, 87, (1965, 1965, 3996, 1965), 18, 900e9,
+        "NVIDIA B200", 0x2901, (10, 0), 183_359 * MIB, 140.0, 1000.0, 0.042, 87, (1965, 1965, 3996, 1965), 18, 900e9,
         (5, 16), has_profiling=True,
     ),
     "rtx4090": Card(
-        "NVIDIA GeForce RTX 4090", 0x2684, (8, 9), 24 * GIB, 25.0, 450.0, 0.095, 90, (3105, 3105, 10501, 2415),
+        "NVIDIA GeForce RTX 4090", 0x2684, (8, 9), 24_564 * MIB, 25.0, 450.0, 0.095, 96, (3105, 3105, 10501, 2415),
         is_reliable=False, has_memory_sensor=False, fans=2,
     ),
     "mi300x": Card(
