@@ -91,7 +91,7 @@ CASES: Final = (
         ZERO_CODE,
         (
             *("opentelemetry-instrumentation-openai-v2", "opentelemetry-distro"),
-            *("openai<3", "opentelemetry-util-genai<1"),  # what its newest version, 2.4b0, works with
+            *("openai<3", "opentelemetry-util-genai==0.4b0"),  # what its newest version, 2.4b0, works with
         ),
         _zero_code("openai_chats"),
     ),
