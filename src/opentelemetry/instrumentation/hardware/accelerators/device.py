@@ -11,6 +11,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from math import inf
 from types import MappingProxyType
 from typing import ClassVar, Final
@@ -31,7 +32,6 @@ _POWER: Final = Series(c.HW_POWER)
 _POWER_LIMIT: Final = Series(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"})
 _POWER_UTILIZATION: Final = Series(c.HW_POWER_UTILIZATION)
 _PLAUSIBLE_SHARE: Final = Field(c.HW_POWER_UTILIZATION)
-_ENERGY: Final = Series(c.HW_ENERGY)
 
 # Metrics of used memory, total memory, and their ratio.
 _MEMORY: Final = (
@@ -44,16 +44,26 @@ _PEAKS: Final[Mapping[Metric, Metric]] = {
     c.HW_TEMPERATURE: c.HW_TEMPERATURE_PEAK,
     c.HW_GPU_MEMORY_USAGE: c.HW_GPU_MEMORY_PEAK,
 }
-_GENERAL: Final = Series(c.HW_GPU_UTILIZATION, {c.GPU_TASK: "general"})
-_GENERAL_PEAK: Final = Series(c.HW_GPU_UTILIZATION_PEAK)
-_BUSY: Final = {
-    Series(c.HW_GPU_UTILIZATION, {c.GPU_TASK: task}): Series(c.HW_GPU_TIME, {c.GPU_TASK: task}) for task in TIMED
-}
+_RATIOS: Final = (*_MEMORY, (_POWER, _POWER_LIMIT, _POWER_UTILIZATION))
+
 _MOST_READINGS: Final = 32  # maximum number of readings for which a failed device is not read
 
 _MOST_EVENTS: Final = 64  # events of a device that are kept until they are emitted, at its next reading
 
 _LOG = logging.getLogger(__name__)
+
+
+@cache
+def _peak_and_integral(series: Series) -> tuple[Series | None, Series | None]:
+    """Return the peak and the time integral that are derived from a series, if it has them."""
+    metric, attributes = series.metric, series.attributes
+    peak = Series(_PEAKS[metric], attributes) if metric in _PEAKS else None
+    if series == _POWER:
+        return peak, Series(c.HW_ENERGY)
+    task = attributes.get(c.GPU_TASK)
+    if metric is not c.HW_GPU_UTILIZATION or task not in TIMED:
+        return peak, None
+    return Series(c.HW_GPU_UTILIZATION_PEAK) if task == "general" else None, Series(c.HW_GPU_TIME, attributes)
 
 
 class DeviceFailed(Exception):  # noqa: N818 - a state of the device
@@ -196,10 +206,10 @@ class Device:
         A value that is not plausible is left out, with the reason in :attr:`unsupported`.
         """
         known = self._parse(values)
-        for series, value in (known | self._derived(known)).items():
+        for series, value in (self._derived(known) | known).items():
             if not (isinstance(value, Rate) and series in self.counters):
                 self.unsupported.pop(series, None)
-                yield self.series(series)(value)
+                yield self.series(series), value
 
     def remember(self, values: Mapping[Field, object]) -> None:
         """Store limits for derived ratios, without exporting them."""
@@ -234,24 +244,19 @@ class Device:
         """Yield peaks, busy time, ratios and energy, unless the driver reports them."""
         derived: dict[Series, Number | Rate] = {}
         for series, value in known.items():
-            if isinstance(value, Rate):
-                continue
-            if series.metric in _PEAKS:
-                derived[Series(_PEAKS[series.metric], series.attributes)] = value
-            elif series in _BUSY:
-                derived[_BUSY[series]] = Rate(value)
-                if series == _GENERAL:
-                    derived[_GENERAL_PEAK] = value
-        for part, whole, ratio in (*_MEMORY, (_POWER, _POWER_LIMIT, _POWER_UTILIZATION)):
-            value = known.get(part, Rate(0))
-            if whole in self._limits and not isinstance(value, Rate):
-                share = value / self._limits[whole]
+            if not isinstance(value, Rate):
+                peak, integral = _peak_and_integral(series)
+                if peak is not None:
+                    derived[peak] = value
+                if integral is not None:
+                    derived[integral] = Rate(value)
+        for part, whole, ratio in _RATIOS:
+            amount = known.get(part)
+            if isinstance(amount, (int, float)) and whole in self._limits:
+                share = amount / self._limits[whole]
                 if _PLAUSIBLE_SHARE.is_plausible(share):
                     derived[ratio] = share
-        watts = known.get(_POWER, Rate(0))
-        if not isinstance(watts, Rate):
-            derived[_ENERGY] = Rate(watts)
-        return {series: value for series, value in derived.items() if series not in known}
+        return derived
 
     def held(
         self, vendor: str, users: Sequence[tuple[Owner, int | None]] | None, shares: Sequence[float] | None

@@ -99,7 +99,7 @@ class Field:
         series: Metric and attributes, without those of a device.
     """
 
-    __slots__ = ("_denominator", "_least", "_most", "_numerator", "_spelled", "is_rate", "series")
+    __slots__ = ("_denominator", "_is_whole", "_least", "_most", "_numerator", "_spelled", "is_rate", "series")
 
     def __init__(
         self,
@@ -118,6 +118,7 @@ class Field:
         plausible = _RANGES.get(metric, by_unit)
         self._least = plausible[0] if least is None else least
         self._most = plausible[1] if most is None else most
+        self._is_whole = metric.unit == "{error}"
 
     def __repr__(self) -> str:
         return f"Field({self.series!r})"
@@ -131,7 +132,7 @@ class Field:
         Raises:
             ValueError: The value is not a number, or not plausible.
         """
-        if isinstance(raw, Rate):
+        if type(raw) is Rate:
             return Rate(self._plausible(raw.per_second, raw))
         value = number(raw, self._spelled)
         if self._denominator > 1:
@@ -154,7 +155,7 @@ class Field:
         if self._most == 1 < value <= _OVERSHOOT:
             return 1.0
         is_in_range = self._least <= value <= self._most and value < inf
-        if not is_in_range or (self.series.metric.unit == "{error}" and value != int(value)):
+        if not is_in_range or (self._is_whole and value != int(value)):
             text = raw.decode("utf-8", "replace").strip() if isinstance(raw, bytes) else str(raw)
             raise ValueError(f"the driver reports {text[:60]}, which is not plausible")
         return value

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from functools import lru_cache
+from typing import Final
 
 from opentelemetry.instrumentation.hardware.model import Number
+
+_MOST: Final = sys.float_info.max
 
 
 def number(value: object, unit: str = "") -> Number:
@@ -20,7 +23,7 @@ def number(value: object, unit: str = "") -> Number:
         ValueError: The value is not a number in this unit, for example ``N/A``. The message quotes it.
     """
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if -sys.float_info.max <= value <= sys.float_info.max:  # an int may be larger than any float
+        if -_MOST <= value <= _MOST:  # an int may be larger than any float
             return value
     elif isinstance(value, (str, bytes)):
         text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -204,8 +204,11 @@ class Gpu(NvmlDevice):
         def power() -> Values:
             return {} if _ENERGY.series in self.counters else {f.POWER: self.get("PowerUsage")}
 
-        return [Call(count), Call(power), Call(self._utilization, f.GENERAL)], [
-            Call(self.memory, f.MEMORY_USED),
+        def busy() -> Values:
+            return {f.GENERAL: self.get("UtilizationRates")["gpu"]}
+
+        return [Call(count), Call(power), Call(busy, f.GENERAL)], [
+            Call(lambda: {f.MEMORY_USED: self.memory()[f.MEMORY_USED]}, f.MEMORY_USED),
             Call(self._reasons, *f.REASONS.values()),
         ]
 

@@ -7,6 +7,7 @@ Answers are plain data; errors are :class:`~.drivers.DriverError` with NVML's co
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -45,8 +46,12 @@ _LIBRARY: Final = "libnvidia-ml.so.1"
 
 _ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # NVML's "not available", as a number of 32 or 64 bits
 
-# Members of ``nvmlValue_t``, by ``nvmlValueType_t``.
-_VALUES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+# ``nvmlFieldValue_t`` and ``nvmlSample_t``: reading the structures of the binding takes three times as long.
+_FIELD = struct.Struct("IIqqII8s")
+_SAMPLE = struct.Struct("Q8s")
+
+# Formats of ``nvmlValue_t``, by ``nvmlValueType_t``.
+_VALUES = tuple(map(struct.Struct, "dILQqiH"))
 
 _SAMPLES = 256  # maximum samples of a call. The driver's buffers have about 100.
 
@@ -202,14 +207,15 @@ class Nvml:
         if function is None or form in self._missing:
             raise DriverError(FUNCTION_NOT_FOUND, self._text(FUNCTION_NOT_FOUND))
         try:
-            with self._errors():
-                return function(*arguments)
-        except DriverError as error:
-            if error.code == FUNCTION_NOT_FOUND:  # the binding would search it again, under a lock that a fork copies
+            return function(*arguments)
+        except self._binding.NVMLError as error:
+            if error.value == FUNCTION_NOT_FOUND:  # the binding would search it again, under a lock that a fork copies
                 self._missing.add(form)
-            raise
+            raise DriverError(error.value, self._text(error.value)) from None
 
     def _plain(self, answer: Any) -> Any:
+        if isinstance(answer, (int, float)):
+            return None if answer in _ABSENT else answer
         if isinstance(answer, ctypes.Structure):
             # Not by the binding's own __getattribute__, which fails for text that is not UTF-8.
             return {name: self._plain(_attribute(answer, name)) for name, *_ in answer._fields_}
@@ -217,7 +223,7 @@ class Nvml:
             return answer.decode(errors="replace")
         if isinstance(answer, (list, tuple)):
             return [self._plain(each) for each in answer]
-        return None if answer in _ABSENT else answer
+        return answer
 
     def fields(self, device: str, ids: Fields) -> Sequence[Sequence[Any]]:
         """``nvmlDeviceGetFieldValues``: for each field and scope 0 and the value, or NVML's code and text."""
@@ -225,14 +231,14 @@ class Nvml:
 
     def stamped_fields(self, device: str, ids: Fields) -> Sequence[Sequence[Any]]:
         """Return the same, and the time stamps of the values in microseconds since the epoch."""
-        form = self._binding.c_nvmlFieldValue_t * len(ids)
-        values = form(*((field, scope, 0, 0, 0, NOT_SUPPORTED) for field, scope in ids))
+        asked = b"".join([_FIELD.pack(field, scope, 0, 0, 0, NOT_SUPPORTED, b"") for field, scope in ids])
+        values = ctypes.create_string_buffer(asked, len(asked))
         self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), len(ids), values))
         found: list[Sequence[Any]] = []
-        for each in values:
-            number = _number(each.valueType, each.value)
-            failed = each.nvmlReturn or (NO_DATA if number is None else 0)
-            found.append((failed, self._text(failed) if failed else number, each.timestamp))
+        for _, _, stamp, _, kind, code, value in _FIELD.iter_unpack(values):
+            number = None if code else _number(kind, value)
+            failed = code or (NO_DATA if number is None else 0)
+            found.append((failed, self._text(failed) if failed else number, stamp))
         return found
 
     def structure(self, device: str, name: str, version: int) -> list[int]:
@@ -247,10 +253,11 @@ class Nvml:
     def samples(self, device: str, kind: int, since: int) -> Sequence[Any]:
         """``nvmlDeviceGetSamples``: the time of the newest sample in microseconds, and the values since ``since``."""
         count, kind_of_value = ctypes.c_uint(_SAMPLES), ctypes.c_int()
-        room = (self._binding.c_nvmlSample_t * _SAMPLES)()
+        room = ctypes.create_string_buffer(_SAMPLES * _SAMPLE.size)
         arguments = ctypes.c_ulonglong(since), ctypes.byref(kind_of_value), ctypes.byref(count), room
         self._check(self._raw("nvmlDeviceGetSamples")(self._handle(device), kind, *arguments))
-        pairs = [(each.timeStamp, _number(kind_of_value.value, each.sampleValue)) for each in room[: count.value]]
+        samples = _SAMPLE.iter_unpack(memoryview(room)[: count.value * _SAMPLE.size])
+        pairs = [(at, _number(kind_of_value.value, value)) for at, value in samples]
         newer = [(at, number) for at, number in pairs if at > since and number is not None]
         return max((at for at, _ in newer), default=since), [number for _, number in newer]
 
@@ -411,9 +418,9 @@ def _address(handle: Any) -> int | None:
     return ctypes.cast(handle, ctypes.c_void_p).value
 
 
-def _number(kind: int, value: Any) -> int | float | None:
+def _number(kind: int, value: bytes) -> int | float | None:
     """A value of the union ``nvmlValue_t``; None for "not available"."""
     if not 0 <= kind < len(_VALUES):
         return None
-    number: int | float = getattr(value, _VALUES[kind])
-    return None if number in _ABSENT or (_VALUES[kind] == "usVal" and number == 0xFFFF) else number
+    number: int | float = _VALUES[kind].unpack_from(value)[0]
+    return None if number in _ABSENT or (_VALUES[kind].format == "H" and number == 0xFFFF) else number
