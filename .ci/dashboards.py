@@ -1,4 +1,4 @@
-"""Generates the dashboards for Grafana from the catalog and the recording rules: ``python .ci/dashboards.py``.
+"""Generates the dashboards for Grafana and vmui from the catalog and the recording rules: ``python .ci/dashboards.py``.
 
 It needs ``grafana-foundation-sdk``. A test compares the files in ``collector-config/dashboards`` with what this makes,
 and runs every query on stored data.
@@ -7,6 +7,7 @@ and runs every query on stored data.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,12 +18,13 @@ from grafana_foundation_sdk.builders.dashboard import DashboardLink
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import DashboardLinkType, DataSourceRef
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
-from prometheus_names import label, series
+from prometheus_names import label, selector, series
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "collector-config" / "dashboards"
+VMUI: Final = FOLDER / "vmui"
 
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="${datasource}")
 
@@ -169,9 +171,7 @@ def _device() -> Iterator[Panel]:
     for metric, (unit, attribute) in (gauges | counters).items():
         labels = ", ".join(filter(None, (HOST, NAME, label(attribute))))
         title = metric.help.partition(".")[0]
-        query = (
-            _by(labels, f"{series(metric)}{{{_ON_DEVICE}}}") if metric in gauges else _rate(metric, labels, _ON_DEVICE)
-        )
+        query = _by(labels, selector(metric, _ON_DEVICE)) if metric in gauges else _rate(metric, labels, _ON_DEVICE)
         yield Panel(title, query, unit, " ".join(f"{{{{{each}}}}}" for each in labels.split(", ")[1:]))
 
 
@@ -235,8 +235,39 @@ def board(name: str) -> str:
     return json.dumps(made.build(), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
 
 
+# Grafana's units, as vmui writes them at an axis. It has no percents: a ratio is 0 to 1.
+_UNITS: Final = {
+    "percentunit": "",
+    "short": "",
+    "watt": "W",
+    "joule": "J",
+    "celsius": "°C",
+    "bytes": "B",
+    "Bps": "B/s",
+    "hertz": "Hz",
+    "s": "s",
+}
+
+
+def vmui(name: str) -> str:
+    """Return a dashboard for vmui as JSON. It has no variables, so each panel shows all hosts, devices and jobs."""
+    title, panels, _ = BOARDS[name]
+    made = []
+    for panel in panels:
+        query = re.sub(r"\$(host|device|job)\b", ".*", panel.query)
+        query = query.replace("$__rate_interval", "5m").replace("$__range", "1h")
+        alias = (
+            f"{{{{{HOST}}}}} {panel.legend}" if "$host" in panel.query and HOST not in panel.legend else panel.legend
+        )
+        one = {"title": panel.title, "unit": _UNITS[panel.unit], "expr": [query], "showLegend": True, "width": 6}
+        made.append(one | ({"alias": [alias]} if alias else {}))
+    rows = [{"panels": made[at : at + 2]} for at in range(0, len(made), 2)]
+    return json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
+
+
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
+    VMUI.mkdir(parents=True, exist_ok=True)
     for each in BOARDS:
         (FOLDER / f"{each}.json").write_text(board(each), encoding="utf-8")
+        (VMUI / f"{each}.json").write_text(vmui(each), encoding="utf-8")
     sys.exit()

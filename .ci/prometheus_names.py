@@ -28,6 +28,13 @@ def series(metric: Metric) -> str:
     return series_of(metric.name, metric.unit, metric.kind is Kind.COUNTER, metric.kind is Kind.GAUGE)
 
 
+def selector(metric: Metric, matchers: str) -> str:
+    """Return a selector of the series of a metric, also as VictoriaMetrics' OTLP receiver names them."""
+    if metric.unit == "1" and metric.kind not in (Kind.COUNTER, Kind.GAUGE):
+        return f'{{__name__=~"{series(metric)}(_ratio)?", {matchers}}}'
+    return f"{series(metric)}{{{matchers}}}"
+
+
 def series_of(name: str, unit: str, is_counter: bool, is_gauge: bool) -> str:
     """Return what the series of a metric with this name and unit are called."""
     words = [name.replace(".", "_")]

@@ -17,22 +17,24 @@ sys.path.append(str(ROOT / ".ci"))
 from prometheus_names import label, series, series_of
 
 BOARDS = ("fleet", "node", "job", "device", "spans")
-FILES = [*sorted(ALERTS.glob("*.yml")), *sorted(DASHBOARDS.glob("*.json"))]
+FILES = [*sorted(ALERTS.glob("*.yml")), *sorted(DASHBOARDS.rglob("*.json"))]
 
 
 @pytest.mark.parametrize("name", BOARDS)
 def test_dashboard_is_up_to_date(name: str) -> None:
     pytest.importorskip("grafana_foundation_sdk")
-    from dashboards import board
+    from dashboards import VMUI, board, vmui
 
     assert (DASHBOARDS / f"{name}.json").read_text() == board(name), "run: python .ci/dashboards.py"
+    assert (VMUI / f"{name}.json").read_text() == vmui(name), "run: python .ci/dashboards.py"
 
 
 def test_there_are_no_other_dashboards() -> None:
-    assert sorted(path.stem for path in DASHBOARDS.iterdir()) == sorted(BOARDS)
+    for folder in (DASHBOARDS, DASHBOARDS / "vmui"):
+        assert sorted(path.stem for path in folder.glob("*.json")) == sorted(BOARDS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_names_are_those_of_the_catalog(path: Path) -> None:
     names = {series(metric) for metric in CATALOG}
     names |= {name.replace("_gpu_", "_(gpu|npu)_") for name in names}

@@ -1,4 +1,4 @@
-"""Each alert fires, clears and does not fire at a near miss, in promtool's simulation of Prometheus.
+"""Each alert fires, clears and ignores a near miss, in simulations of Prometheus (promtool) and VictoriaMetrics.
 
 A case has series of three hosts: of "bad" the trouble begins after 30 minutes and ends after 90, "near" has a near miss
 all the time, and "good" has none.
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 from tests.support.children import ROOT
-from tests.tools import need, program
+from tests.tools import need, program, vmalert_tool
 
 FOLDER = ROOT / "collector-config" / "alerts"
 RULES = [FOLDER / "recording.yml", FOLDER / "alerts.yml"]
@@ -139,15 +139,26 @@ CASES = [
 ]
 
 
-def check(folder: Path, tests: list[dict[str, object]], interval: str = "30s") -> None:
-    """Run promtool, with the interval of all rules."""
-    promtool = need(lambda: program("promtool"))
+@pytest.fixture(params=["promtool", "vmalert-tool"])
+def tool(request: pytest.FixtureRequest) -> list[str | Path]:
+    """The command of a tool that evaluates rules over made-up series."""
+    if request.param == "promtool":
+        return [need(lambda: program("promtool")), "test", "rules"]
+    return [need(vmalert_tool), "unittest", "-files"]
+
+
+def check(tool: list[str | Path], folder: Path, tests: list[dict[str, object]], interval: str = "30s") -> None:
+    """Run a tool, with the interval of all rules."""
+    if "unittest" in tool:
+        tests = [{**each, "metricsql_expr_test": each["promql_expr_test"]} for each in tests]
+        for each in tests:
+            del each["promql_expr_test"]
     path = folder / "tests.yml"
     path.write_text(
         yaml.safe_dump({"rule_files": [str(each) for each in RULES], "evaluation_interval": interval, "tests": tests}),
         encoding="utf-8",
     )
-    found = subprocess.run([promtool, "test", "rules", path], capture_output=True, text=True, timeout=120, check=False)
+    found = subprocess.run([*tool, path], capture_output=True, text=True, timeout=120, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
@@ -171,7 +182,7 @@ def label(case: Case, host: str) -> str:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
-def test_alert_fires_clears_and_ignores_a_near_miss(case: Case, tmp_path: Path) -> None:
+def test_alert_fires_clears_and_ignores_a_near_miss(case: Case, tool: list[str | Path], tmp_path: Path) -> None:
     hosts = {"good": 0, "bad": 1, "near": 2}
     rows = [
         {"series": at_host(series, host), "values": values[place]}
@@ -185,7 +196,7 @@ def test_alert_fires_clears_and_ignores_a_near_miss(case: Case, tmp_path: Path) 
         firing(90 + case.clears),
         firing(140),
     ]
-    check(tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": checks}])
+    check(tool, tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": checks}])
 
 
 def test_every_alert_has_a_case() -> None:
@@ -194,7 +205,9 @@ def test_every_alert_has_a_case() -> None:
     assert len(alerts) >= 15
 
 
-def test_first_xid_of_a_number_is_seen_and_those_of_a_new_host_are_not(tmp_path: Path) -> None:
+def test_first_xid_of_a_number_is_seen_and_what_a_new_host_has_counted_is_not(
+    tool: list[str | Path], tmp_path: Path
+) -> None:
     thirteen = f'hw_errors_total{{host_name="HOST", {DEVICE}, error_type="xid", hw_gpu_xid="13"}}'
     other = f'hw_errors_total{{host_name="HOST", {DEVICE}, error_type="corrected"}}'
     rows = [
@@ -202,15 +215,17 @@ def test_first_xid_of_a_number_is_seen_and_those_of_a_new_host_are_not(tmp_path:
         {"series": other.replace("HOST", "known"), "values": "0x90"},
         {"series": thirteen.replace("HOST", "new"), "values": "_x29 1x60"},
         {"series": other.replace("HOST", "new"), "values": "_x29 7x60"},
+        {"series": 'system_memory_linux_oom_kills_total{host_name="new"}', "values": "_x29 7x60"},
     ]
     xid = '{alertname="AcceleratorXid", host_name="known"}'
     check(
+        tool,
         tmp_path,
         [{"interval": "1m", "input_series": rows, "promql_expr_test": [firing(25), firing(32, xid), firing(45)]}],
     )
 
 
-def test_restart_and_rollout_fire_nothing(tmp_path: Path) -> None:
+def test_restart_and_rollout_fire_nothing(tool: list[str | Path], tmp_path: Path) -> None:
     """For two minutes the agent is away; then it has another version, and its counters go on or begin anew."""
     rows = []
     for host in ("a", "b"):
@@ -234,6 +249,7 @@ def test_restart_and_rollout_fire_nothing(tmp_path: Path) -> None:
                 rows.append({"series": energy, "values": start})
                 rows.append({"series": f'{throttle}, hw_gpu_throttle_reason="thermal_sw"}}', "values": start})
     check(
+        tool,
         tmp_path,
         [
             {
@@ -245,7 +261,7 @@ def test_restart_and_rollout_fire_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_job_has_the_energy_of_its_devices(tmp_path: Path) -> None:
+def test_job_has_the_energy_of_its_devices(tool: list[str | Path], tmp_path: Path) -> None:
     rows = [
         {
             "series": f'hw_energy_joules_total{{host_name="a", hw_id="g{at}", hw_type="gpu"}}',
@@ -267,7 +283,7 @@ def test_job_has_the_energy_of_its_devices(tmp_path: Path) -> None:
             {"labels": '{slurm_job_id="8"}', "value": 30 * 18000.0},
         ],
     }
-    check(tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": [spent]}], "1m")
+    check(tool, tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": [spent]}], "1m")
 
 
 # The last times of a mini-batch by worker in two jobs of Alibaba's platform, normalized: of job 1, whose workers differ
@@ -279,7 +295,7 @@ MINI_BATCHES = {
 }
 
 
-def test_stragglers_of_published_trainings_are_found(tmp_path: Path) -> None:
+def test_stragglers_of_published_trainings_are_found(tool: list[str | Path], tmp_path: Path) -> None:
     rows = [
         {
             "series": f'{STEPS}_{part}{{span_name="training.step", training_job_id="{job}", dl_rank="{rank}"}}',
@@ -296,4 +312,4 @@ def test_stragglers_of_published_trainings_are_found(tmp_path: Path) -> None:
             {"labels": f'{{training_job_id="job_4", dl_rank="{rank}"}}', "value": 1} for rank in (0, 5, 6, 7, 8)
         ],
     }
-    check(tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": [fired]}])
+    check(tool, tmp_path, [{"interval": "1m", "input_series": rows, "promql_expr_test": [fired]}])

@@ -1,4 +1,4 @@
-"""Alerts and dashboards on data that simulated hosts have stored, in a real Prometheus."""
+"""Alerts and dashboards on data that simulated hosts have stored, in a real Prometheus and a real VictoriaMetrics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tests.alerts.stored import DASHBOARDS, HEALTHY, MINUTES, SCENARIOS, STEP, Stored, alerts, host, stored
-from tests.tools import need, program
+from tests.tools import need, program, victoria_metrics
+from tests.tools.stores import Rows
 
 # Scenarios in which an alert fires. The other alerts have no scenario, and are tested by promtool only.
 FIRE: dict[str, set[str]] = {
@@ -42,11 +43,17 @@ EMPTY = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stored]:
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Stored]]:
+    need(victoria_metrics)
     for name in ("prometheus", "promtool"):
         need(lambda name=name: program(name))  # type: ignore[misc]
     with stored(tmp_path_factory.mktemp("stored")) as found:
         yield found
+
+
+@pytest.fixture(scope="module", params=["prometheus", "victoriametrics"])
+def server(request: pytest.FixtureRequest, stores: dict[str, Stored]) -> Stored:
+    return stores[request.param]
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert["alert"])
@@ -77,7 +84,7 @@ def test_energy_of_the_job_is_that_of_its_devices(server: Stored) -> None:
 
 
 def panels() -> list[tuple[str, str, str]]:
-    """Board, title and query of each panel."""
+    """Board, title and query of each panel in Grafana."""
     boards = {path.stem: json.loads(path.read_text()) for path in sorted(DASHBOARDS.glob("*.json"))}
     return [
         (name, panel["title"], target["expr"])
@@ -87,7 +94,18 @@ def panels() -> list[tuple[str, str, str]]:
     ]
 
 
-def asked(server: Stored, query: str, where: str = ".*") -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+def panels_of_vmui() -> list[tuple[str, str, str]]:
+    boards = {path.stem: json.loads(path.read_text()) for path in sorted((DASHBOARDS / "vmui").glob("*.json"))}
+    return [
+        (name, panel["title"], query)
+        for name, board in boards.items()
+        for row in board["rows"]
+        for panel in row["panels"]
+        for query in panel["expr"]
+    ]
+
+
+def asked(server: Stored, query: str, where: str = ".*") -> Rows:
     for name, value in {
         "$host": where,
         "$device": ".*",
@@ -102,6 +120,12 @@ def asked(server: Stored, query: str, where: str = ".*") -> list[tuple[dict[str,
 @pytest.mark.parametrize(("board", "title", "query"), panels(), ids=lambda text: text[:40])
 def test_query_of_a_panel_has_an_answer(server: Stored, board: str, title: str, query: str) -> None:
     found = asked(server, query)
+    assert bool(found) != (title in EMPTY), EMPTY.get(title, "no answer")
+
+
+@pytest.mark.parametrize(("board", "title", "query"), panels_of_vmui(), ids=lambda text: text[:40])
+def test_query_of_a_panel_of_vmui_has_an_answer(stores: dict[str, Stored], board: str, title: str, query: str) -> None:
+    found = stores["victoriametrics"].query(query)
     assert bool(found) != (title in EMPTY), EMPTY.get(title, "no answer")
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import yaml
-from tests.alerts.stored import ALERTS, Stored, alerts, store
+from tests.alerts.stored import ALERTS, OverBlocks, alerts, store
+from tests.tools.stores import rows
 
 _START = 1_700_000_000  # a time for the first row; any would do
 _SERIES = "traces_span_metrics_duration_seconds"
@@ -53,9 +54,9 @@ def found(path: Path) -> dict[str, float]:
         text = Path(name, "metrics.txt")
         text.write_text("\n".join([*lines, "# EOF\n"]))
         store(text, Path(name, "data"))
-        with Stored(Path(name), _START, end) as server:
-            rows = server.query(_expression(), start=_START, end=end, step=60)
-    true = {labels["dl_rank"]: len(values) for labels, values in rows}
+        with OverBlocks(Path(name)) as server:
+            late = rows(server.url, _expression(), start=_START, end=end, step=60)
+    true = {labels["dl_rank"]: len(values) for labels, values in late}
     return {worker: true.get(worker, 0) / minutes for worker in times}
 
 

@@ -134,25 +134,30 @@ KUBERNETES = replace(
 )
 
 
-def _installed(product: str, package: str, usually: str) -> Recipe:
-    """Return the recipe of a Go program whose module needs no changes."""
-    script = 'GOBIN="${1%/*}" exec go install -v -trimpath "-ldflags=-s -w" "$2"'
+def _installed(product: str, usually: str, *packages: str) -> Recipe:
+    """Return the recipe of Go programs whose module needs no changes. The others are put beside the product."""
+    script = 'bin="${1%/*}"; shift; GOBIN="$bin" exec go install -v -trimpath "-ldflags=-s -w" "$@"'
     return replace(
         JAEGER,
         folder=product,
         product=product,
         command=("sh", "-c", script, "sh"),
-        what=(package,),
+        what=packages,
         usually=usually,
         needs="go",
     )
 
 
 VICTORIAMETRICS = _installed(
-    "victoria-metrics", "github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics@v1.150.0", "1 minute"
+    "victoria-metrics",
+    "1 minute",
+    *(
+        f"github.com/VictoriaMetrics/VictoriaMetrics/app/{name}@v1.150.0"
+        for name in ("victoria-metrics", "vmalert", "vmalert-tool")
+    ),
 )
 
-HELM = _installed("helm", "helm.sh/helm/v3/cmd/helm@v3.22.0", "2 minutes")
+HELM = _installed("helm", "2 minutes", "helm.sh/helm/v3/cmd/helm@v3.22.0")
 
 # Python programs with many dependencies, apart from the environment of the tests.
 PYTHON = Recipe(
@@ -188,6 +193,16 @@ def otelcol() -> Path:
 def victoria_metrics() -> Path:
     """Return VictoriaMetrics for a single node."""
     return _made(VICTORIAMETRICS)
+
+
+def vmalert() -> Path:
+    """Return VictoriaMetrics' evaluator of rules."""
+    return victoria_metrics().with_name("vmalert")
+
+
+def vmalert_tool() -> Path:
+    """Return VictoriaMetrics' counterpart of promtool."""
+    return victoria_metrics().with_name("vmalert-tool")
 
 
 def helm() -> Path:

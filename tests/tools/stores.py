@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.tools import program, victoria_metrics
 from tests.tools.daemon import Daemon, free_addresses, get, own
@@ -14,27 +12,32 @@ from tests.tools.daemon import Daemon, free_addresses, get, own
 Series = tuple[tuple[str, str], ...]
 """The labels of a series, sorted."""
 
+# Labels of series, with their times and values.
+Rows = list[tuple[dict[str, str], list[tuple[float, float]]]]
+
+
+def rows(url: str, expression: str, **parameters: object) -> Rows:
+    """Return what a database answers in a time (`start`, `end`, `step`), or at one (`time`)."""
+    kind = "query_range" if "start" in parameters else "query"
+    text = get(f"{url}/api/v1/{kind}?{urllib.parse.urlencode({'query': expression, **parameters})}")
+    return [
+        (each["metric"], [(float(time), float(value)) for time, value in each.get("values") or [each["value"]]])
+        for each in json.loads(text)["data"]["result"]
+    ]
+
 
 class Store(Daemon):
     """A database that answers Prometheus' HTTP API at `url`."""
 
     url: str
 
-    def query(self, expression: str, **parameters: str) -> list[tuple[dict[str, str], float]]:
+    def query(self, expression: str, **parameters: object) -> list[tuple[dict[str, str], float]]:
         """Return the labels and the value of each series of an expression."""
-        return [(each["metric"], float(each["value"][1])) for each in self._ask(expression, parameters)]
+        return [(labels, values[-1][1]) for labels, values in rows(self.url, expression, **parameters)]
 
     def samples(self, selector: str, window: str = "1h") -> dict[Series, list[tuple[float, float]]]:
         """Return all stored samples of the last hour: the time in seconds, and the value."""
-        return {
-            tuple(sorted(each["metric"].items())): [(float(time), float(value)) for time, value in each["values"]]
-            for each in self._ask(f"{selector}[{window}]", {})
-        }
-
-    def _ask(self, expression: str, parameters: Mapping[str, str]) -> list[dict[str, Any]]:
-        text = get(f"{self.url}/api/v1/query?{urllib.parse.urlencode({'query': expression, **parameters})}")
-        found: list[dict[str, Any]] = json.loads(text)["data"]["result"]
-        return found
+        return {tuple(sorted(labels.items())): values for labels, values in rows(self.url, f"{selector}[{window}]")}
 
 
 class VictoriaMetrics(Store):
