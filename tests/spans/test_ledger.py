@@ -327,12 +327,14 @@ def test_nothing_is_read_before_there_is_a_provider() -> None:
     demand = Demand()
     assert demand.due(0.1, 100.0, 0.001) == inf
     demand.is_tracing = True
-    assert demand.due(0.1, 100.0, 0.001) == 101.0
+    assert demand.due(0.1, 100.0, 0.001) == 100.1, "as if a span was open"
+    assert demand.due(0.1, 110.0, 0.001) == 111.0
 
 
 def test_readings_are_frequent_while_a_span_is_open() -> None:
     demand = Demand()
     demand.is_tracing = True
+    demand.due(0.1, 90.0, 0.001)
     demand.begin(1, 97.0)
     demand.begin(2, 97.5)
     assert demand.due(0.1, 100.0, 0.001) == pytest.approx(100.1)

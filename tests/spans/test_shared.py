@@ -73,6 +73,7 @@ def test_agent_knows_whether_a_span_is_open(descriptor: int) -> None:
     assert not seen.is_tracing
     demand.is_tracing = True
     assert seen.is_tracing
+    assert seen.due(0.1, 90.0, 0.0) == 90.1, "at the start"
     assert seen.due(0.1, 100.0, 0.0) == 101.0
     demand.begin(1, 90.0)
     assert seen.due(0.1, 100.0, 0.0) == pytest.approx(100.1)

@@ -225,8 +225,8 @@ class SourceRunner:
     def _learn(self, source: Source) -> None:
         """Copy what the source reads and how often. Invalid values raise here, in its own thread."""
         parts = []
-        for number, reading in enumerate(source.readings()):
-            reading = reading._replace(every=max(float(reading.every), _SHORTEST), apart=float(reading.apart))  # noqa: PLW2901
+        for number, (read, every, before_collection, apart, for_spans) in enumerate(source.readings()):
+            reading = Reading(read, max(float(every), _SHORTEST), before_collection, float(apart), for_spans)
             if number < len(self._parts):
                 parts.append(self._parts[number])
                 parts[-1].reading = reading

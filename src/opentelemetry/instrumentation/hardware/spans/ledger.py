@@ -30,6 +30,9 @@ INTERVAL: Final = 0.1  # seconds between two readings of the devices in use whil
 # Seconds between two readings while there are none, so that a span that is made after the fact has values.
 _PERIOD: Final = 1.0
 
+# Seconds from the first reading in which they are as frequent as if a span was open: people look at the first spans.
+_START: Final = 10.0
+
 _FRESH: Final = 0.02  # seconds. A span that starts so soon after a reading causes none.
 
 # Longest time between two readings, as a share of the time since a span started: its end may be near.
@@ -86,6 +89,7 @@ class Demand:
     def __init__(self, memory: MutableSequence[float] | memoryview[float] | None = None) -> None:
         self._memory = [0.0, 0.0, -inf] if memory is None else memory
         self._open: set[int] = set()
+        self._first = inf  # when the first reading was made
         self.ready = -inf
 
     @property
@@ -123,8 +127,10 @@ class Demand:
         """
         if not self.is_tracing:
             return inf
+        if last > -inf:
+            self._first = min(self._first, last)
         is_open = self._memory[OPEN] != 0.0
-        due = last + (interval if is_open else max(interval, _PERIOD))
+        due = last + (interval if is_open or last < self._first + _START else max(interval, _PERIOD))
         if interval <= INTERVAL:
             asked = self._memory[ASKED]
             if is_open:
