@@ -30,14 +30,14 @@ from tests.tools.stores import PrometheusStore, VictoriaMetrics
 from tests.tools.tls import Certificate, certificate
 
 FOLDER = LOCAL.parent
-AGENT, BALANCE, GATEWAY, KUBERNETES, HONEYCOMB, DATADOG, JAEGER, JOULES, VICTORIAMETRICS, PROMETHEUS = (
+AGENT, BALANCE, GATEWAY, KUBERNETES, HONEYCOMB, DATADOG, JAEGER, JOULES, STEPS, VICTORIAMETRICS, PROMETHEUS = (
     FOLDER / f"{name}.yaml"
     for name in (
-        *("agent", "balance", "gateway", "kubernetes", "honeycomb", "datadog", "jaeger", "joules"),
+        *("agent", "balance", "gateway", "kubernetes", "honeycomb", "datadog", "jaeger", "joules", "steps"),
         *("victoriametrics", "prometheus"),
     )
 )
-BACKENDS = (HONEYCOMB, DATADOG, JAEGER, JOULES, VICTORIAMETRICS, PROMETHEUS)
+BACKENDS = (HONEYCOMB, DATADOG, JAEGER, JOULES, STEPS, VICTORIAMETRICS, PROMETHEUS)
 KEYS = {
     "HONEYCOMB_API_KEY": "none",
     "DD_API_KEY": "none",

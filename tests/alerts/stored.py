@@ -121,6 +121,14 @@ def alerts() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
+def inlined(expression: str) -> str:
+    """Return an expression with those of the recording rules in place of their names."""
+    groups = yaml.safe_load((ALERTS / "recording.yml").read_text())["groups"]
+    for rule in reversed([rule for group in groups for rule in group["rules"]]):  # a rule may use an earlier one
+        expression = expression.replace(rule["record"], f"({rule['expr']})")
+    return expression
+
+
 def ran(*command: str | Path) -> None:
     made = subprocess.run(command, capture_output=True, check=False)
     assert made.returncode == 0, made.stderr

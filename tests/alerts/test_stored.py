@@ -31,7 +31,7 @@ FIRE: dict[str, set[str]] = {
 # Else each worker would simulate and store the hosts again, in a minute of CPU time.
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(2400)]
 
-SPANS = "the simulated hosts send no spans"
+SPANS = "the simulated hosts send no spans, see test_spans_stored.py"
 EMPTY = {
     "Seconds of a step by rank": SPANS,
     "Step over the median": SPANS,

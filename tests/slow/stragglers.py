@@ -14,22 +14,11 @@ from itertools import accumulate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import yaml
-from tests.alerts.stored import ALERTS, OverBlocks, alerts, store
+from tests.alerts.stored import OverBlocks, alerts, inlined, store
 from tests.tools.stores import rows
 
 _START = 1_700_000_000  # a time for the first row; any would do
 _SERIES = "traces_span_metrics_duration_seconds"
-
-
-def _expression() -> str:
-    """Return the alert's expression with those of the recording rules in place of their names."""
-    (alert,) = (each for each in alerts() if each["alert"] == "TrainingStraggler")
-    expression = str(alert["expr"])
-    groups = yaml.safe_load((ALERTS / "recording.yml").read_text())["groups"]
-    for rule in reversed([rule for group in groups for rule in group["rules"]]):  # a rule may use an earlier one
-        expression = expression.replace(rule["record"], f"({rule['expr']})")
-    return expression
 
 
 def found(path: Path) -> dict[str, float]:
@@ -42,6 +31,7 @@ def found(path: Path) -> dict[str, float]:
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             times[row["worker"]].append(float(row["batch_time_norm"]))
+    (alert,) = (each for each in alerts() if each["alert"] == "TrainingStraggler")
     lines = []
     for worker, lengths in times.items():
         labels = f'{{span_name="training.step",training_job_id="{path.stem}",dl_rank="{worker}"}}'
@@ -55,7 +45,7 @@ def found(path: Path) -> dict[str, float]:
         text.write_text("\n".join([*lines, "# EOF\n"]))
         store(text, Path(name, "data"))
         with OverBlocks(Path(name)) as server:
-            late = rows(server.url, _expression(), start=_START, end=end, step=60)
+            late = rows(server.url, inlined(alert["expr"]), start=_START, end=end, step=60)
     true = {labels["dl_rank"]: len(values) for labels, values in late}
     return {worker: true.get(worker, 0) / minutes for worker in times}
 
