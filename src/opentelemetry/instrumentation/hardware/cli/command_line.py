@@ -100,8 +100,12 @@ def run(argv: Sequence[str] | None) -> int:
     except OSError as error:
         say(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
         return 1
-    finally:
-        _flush_or_discard()
+    finally:  # what cannot be written is discarded, else Python's flush at exit makes the status 120
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Parser(argparse.ArgumentParser):
@@ -177,12 +181,3 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return "".join(_ASCII.get(each, "?") for each in error.object[error.start : error.end]), error.end
-
-
-def _flush_or_discard() -> None:
-    """Flush the output. What cannot be written is discarded, else Python's flush at exit makes the status 120."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -196,7 +196,10 @@ def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) ->
 @contextmanager
 def listened(exporters: Sequence[MetricExporter], url: str, report: Callable[[str], None]) -> Iterator[list[Exports]]:
     """Watch exporters during the block, in which they log nothing themselves."""
-    found = [Exports(each, _name(each, url), report) for each in exporters]
+    found = []
+    for exporter in exporters:
+        name = (url if "otlp" in type(exporter).__module__ else "") or endpoint_of(exporter) or type(exporter).__name__
+        found.append(Exports(exporter, name, report))
 
     class Log(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -212,11 +215,6 @@ def listened(exporters: Sequence[MetricExporter], url: str, report: Callable[[st
     finally:
         logger.removeHandler(handler)
         logger.propagate = propagate
-
-
-def _name(exporter: MetricExporter, url: str) -> str:
-    is_otlp = "otlp" in type(exporter).__module__
-    return (url if is_otlp else "") or endpoint_of(exporter) or type(exporter).__name__
 
 
 def _count(data: MetricsData) -> int:

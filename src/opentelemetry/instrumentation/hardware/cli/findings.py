@@ -71,7 +71,8 @@ def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool
         if shown and title:
             yield f"\n{strong}{title}{plain}"
         for finding in shown:
-            yield from _lines(finding, width)
+            text = finding.text + (f" → {finding.fix}" if finding.fix else "")
+            yield from wrap(text, max(width, 60), f"  {finding.subject:<15}  ", " " * 19)
 
 
 def _of(findings: Sequence[Finding], state: str, part: str) -> list[Finding]:
@@ -88,8 +89,3 @@ def _missing(findings: Sequence[Finding], everything: bool) -> Iterator[Finding]
         if group:
             names = ", ".join(finding.subject for finding in group)
             yield Finding("sources", "", title, names + (" (--all shows why)" if group is absent else ""))
-
-
-def _lines(finding: Finding, width: int) -> Iterator[str]:
-    text = finding.text + (f" → {finding.fix}" if finding.fix else "")
-    yield from wrap(text, max(width, 60), f"  {finding.subject:<15}  ", " " * 19)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from heapq import heapreplace
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.simulator.scenarios import SCENARIOS
 from opentelemetry.instrumentation.hardware.version import __version__
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.metrics.export import MetricExporter, MetricsData, NumberDataPoint
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricsData
 
     from opentelemetry.instrumentation.hardware.cli.exports import Exports
     from opentelemetry.instrumentation.hardware.model import Attributes
@@ -141,17 +141,13 @@ class _Agent:
                 if keeps is None or keeps(attributes)
             ]
             if rows:
-                metrics.append(export.Metric(metric.name, metric.help, metric.unit, _data(metric, rows)))
+                data: export.Gauge | export.Sum = export.Gauge(rows)
+                if metric.kind is not Kind.GAUGE:
+                    cumulative = export.AggregationTemporality.CUMULATIVE
+                    data = export.Sum(rows, cumulative, metric.kind is Kind.COUNTER)
+                metrics.append(export.Metric(metric.name, metric.help, metric.unit, data))
         scope = export.ScopeMetrics(InstrumentationScope(c.SCOPE, __version__, c.SCHEMA_URL), metrics, c.SCHEMA_URL)
         return export.MetricsData([export.ResourceMetrics(self._resource, [scope], self._resource.schema_url)])
-
-
-def _data(metric: Metric, rows: Sequence[NumberDataPoint]) -> Any:
-    from opentelemetry.sdk.metrics import export
-
-    if metric.kind is Kind.GAUGE:
-        return export.Gauge(rows)
-    return export.Sum(rows, export.AggregationTemporality.CUMULATIVE, metric.kind is Kind.COUNTER)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

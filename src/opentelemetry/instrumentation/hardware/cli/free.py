@@ -154,7 +154,9 @@ def run(arguments: argparse.Namespace) -> int:
             idle.setdefault(gpu.choice.kind, []).append(gpu)
     for gpus in idle.values():
         if len(gpus) >= arguments.count:
-            print(",".join(gpu.choice.word for gpu in sorted(gpus, key=_order)[: arguments.count]), flush=True)
+            # By memory in use, then by utilization. An unknown utilization is last.
+            ordered = sorted(gpus, key=lambda gpu: (gpu.used or 0, 1.0 if gpu.busy is None else gpu.busy))
+            print(",".join(gpu.choice.word for gpu in ordered[: arguments.count]), flush=True)
             return 0
     raise Mistake(_too_few(arguments.count, {kind: len(gpus) for kind, gpus in idle.items()}, busy), 1)
 
@@ -323,11 +325,6 @@ def _reason(gpu: _Gpu, limits: _Limits) -> str:
         exclusive = f"is in compute mode {mode} and " if mode else ""
         return f"{exclusive}runs {f'process {others[0]}' if len(others) == 1 else f'{len(others)} processes'}"
     return ""
-
-
-def _order(gpu: _Gpu) -> tuple[float, float]:
-    """Sort by memory in use, then by utilization. An unknown utilization is last."""
-    return float(gpu.used or 0), 1.0 if gpu.busy is None else float(gpu.busy)
 
 
 def _too_few(wanted: int, idle: Mapping[str, int], busy: Sequence[str]) -> str:

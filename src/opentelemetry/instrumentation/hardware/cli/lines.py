@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from opentelemetry.instrumentation.hardware.model import Attributes
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 if TYPE_CHECKING:
@@ -60,12 +59,9 @@ def as_csv(view: View, header: bool) -> str:
     time, host = timestamp(view.time), socket.gethostname()
     for metric, points in view.rows():
         for value, attributes in points:
-            writer.writerow((time, host, metric.name, metric.kind.value, metric.unit, _pairs(attributes), value))
+            pairs = ";".join(f"{name}={quote(str(word), safe='/:@ ')}" for name, word in sorted(attributes.items()))
+            writer.writerow((time, host, metric.name, metric.kind.value, metric.unit, pairs, value))
     return text.getvalue().rstrip("\n")
-
-
-def _pairs(attributes: Attributes) -> str:
-    return ";".join(f"{name}={quote(str(value), safe='/:@ ')}" for name, value in sorted(attributes.items()))
 
 
 def as_otlp(data: MetricsData) -> str:

@@ -118,7 +118,17 @@ def _reply(line: str, arguments: argparse.Namespace) -> dict[str, Any] | None:
     elif method == "ping":
         result = {}
     elif method == "tools/list":
-        result = {"tools": [_described(name, tool) for name, tool in _TOOLS.items()]}
+        result = {
+            "tools": [
+                {
+                    "name": name,
+                    "description": tool.description,
+                    "inputSchema": {"type": "object", "properties": tool.properties, "additionalProperties": False},
+                    "annotations": {"readOnlyHint": True, "openWorldHint": False},
+                }
+                for name, tool in _TOOLS.items()
+            ]
+        }
     elif method == "tools/call":
         name = parameters.get("name")
         if not isinstance(name, str) or name not in _TOOLS:
@@ -135,15 +145,6 @@ def _reply(line: str, arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 def _error(identity: Any, code: int, text: str) -> dict[str, Any]:
     return {"id": identity, "error": {"code": code, "message": text}}
-
-
-def _described(name: str, tool: _Tool) -> dict[str, Any]:
-    return {
-        "name": name,
-        "description": tool.description,
-        "inputSchema": {"type": "object", "properties": tool.properties, "additionalProperties": False},
-        "annotations": {"readOnlyHint": True, "openWorldHint": False},
-    }
 
 
 def _call(tool: _Tool, given: Mapping[str, Any], arguments: argparse.Namespace) -> tuple[str, bool]:

@@ -49,15 +49,11 @@ def say(sentence: str) -> None:
     text = _START + redacted(sentence)
     with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
-            text = _wrapped(text)
+            given = os.environ.get("COLUMNS", "")
+            width = int(given) if given.isdecimal() else os.get_terminal_size(sys.stderr.fileno()).columns
+            text = "\n".join(wrap(text, max(width or 80, 40), indent="  "))
         sys.stderr.write(f"{text}\n")  # one call: threads print at the same time
         sys.stderr.flush()
-
-
-def _wrapped(text: str) -> str:
-    columns = os.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() else os.get_terminal_size(sys.stderr.fileno()).columns
-    return "\n".join(wrap(text, max(width or 80, 40), indent="  "))
 
 
 class Messages(logging.Handler):

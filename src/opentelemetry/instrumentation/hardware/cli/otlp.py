@@ -97,8 +97,13 @@ def connection_error(where: Destination, seconds: float = 2.0) -> str:
         address = where.address
     except ValueError:
         return "it is not a valid address, such as http://collector:4317"
-    if address is None or (where.variable and _is_proxied(where.url, address[0])):
+    if address is None:
         return ""
+    if where.variable:
+        from urllib.request import getproxies, proxy_bypass
+
+        if (urlsplit(where.url).scheme or "http") in getproxies() and not proxy_bypass(address[0]):
+            return ""
     try:
         socket.create_connection(address, seconds).close()
     except OSError as error:
@@ -121,12 +126,6 @@ def header_problems(environ: Mapping[str, str]) -> Iterator[str]:
         words = [word.strip() for word in environ.get(name, "").split(",")]
         if any(word and word.find("=") < 1 for word in words):
             yield f"{name}: a header is not of the form name=value and is ignored"
-
-
-def _is_proxied(url: str, host: str) -> bool:
-    from urllib.request import getproxies, proxy_bypass
-
-    return bool((urlsplit(url).scheme or "http") in getproxies() and not proxy_bypass(host))
 
 
 def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:

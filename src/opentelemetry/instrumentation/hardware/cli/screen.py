@@ -57,7 +57,11 @@ class Screen:
         table = draw(view, columns, self._is_terminal and "NO_COLOR" not in os.environ)
         if self.in_place:
             self._last = table
-            lines = _cut(([clip(note, columns)] if note else []) + table.rstrip("\n").split("\n"), columns, rows)
+            lines = ([clip(note, columns)] if note else []) + table.rstrip("\n").split("\n")
+            if len(lines) > rows:
+                hidden = len(lines) - rows + 1
+                more = f"… {hidden} more lines: enlarge the window, or select with --sources and --include-metrics"
+                lines = [*lines[: rows - 1], clip(more, columns)]
             self._write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines)[:-1] + "\x1b[J")
         else:
             self._write(table if self._is_first else "\n" + table)
@@ -96,11 +100,3 @@ def watch(
             if has_ended:
                 return
             wait = interval
-
-
-def _cut(lines: list[str], columns: int, rows: int) -> list[str]:
-    if len(lines) <= rows:
-        return lines
-    hidden = len(lines) - rows + 1
-    more = f"… {hidden} more lines: enlarge the window, or select with --sources and --include-metrics"
-    return [*lines[: rows - 1], clip(more, columns)]

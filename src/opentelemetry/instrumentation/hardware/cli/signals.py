@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterable
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 
@@ -45,7 +45,8 @@ class Signals:
         self._write.setblocking(False)
         self._before = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
         for number in self._numbers:
-            self._old[number] = signal.signal(number, _ignored)
+            # The handler does nothing: the interpreter has written the number into the socket already.
+            self._old[number] = signal.signal(number, lambda number, frame: None)
         return self
 
     def __exit__(
@@ -72,7 +73,3 @@ class Signals:
             number = self._read.recv(1)[0]
             if number in self._numbers:
                 return number
-
-
-def _ignored(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the interpreter has written the number into the socket already."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures
-from opentelemetry.instrumentation.hardware.cli.figures import Device, total
+from opentelemetry.instrumentation.hardware.cli.figures import total
 from opentelemetry.instrumentation.hardware.cli.layout import clip, columns
 from opentelemetry.instrumentation.hardware.cli.quantity import fraction, quantity
 from opentelemetry.instrumentation.hardware.pipeline.view import View
@@ -20,24 +20,23 @@ def summary(view: View, width: int) -> list[str]:
 
 def _device_lines(view: View, width: int) -> list[str]:
     heading = "device" if view.points(c.HW_NPU_INFO) else "GPU"
-    rows = [{heading: device.name, **_cells(device)} for device in figures.devices(view)]
+    rows = [
+        {
+            heading: device.name,
+            "state": device.state,
+            "busy": fraction(device.busy, None, "%"),
+            "memory": fraction(device.used, device.total, "By"),
+            "power": fraction(device.power, device.power_limit, "W"),
+            "temp": fraction(device.temperature, None, "Cel"),
+            "throttled": f"{device.reason} {quantity(device.throttled, '%')}" if device.reason else "",
+            "model": device.model,
+        }
+        for device in figures.devices(view)
+    ]
     if not rows:
         return []
     titles = [title for title in rows[0] if any(row[title] for row in rows)]
     return columns([titles, *([row[title] or "-" for title in titles] for row in rows)], width)
-
-
-def _cells(device: Device) -> dict[str, str]:
-    """The cells of a device by column title; "" for what is unknown."""
-    return {
-        "state": device.state,
-        "busy": fraction(device.busy, None, "%"),
-        "memory": fraction(device.used, device.total, "By"),
-        "power": fraction(device.power, device.power_limit, "W"),
-        "temp": fraction(device.temperature, None, "Cel"),
-        "throttled": f"{device.reason} {quantity(device.throttled, '%')}" if device.reason else "",
-        "model": device.model,
-    }
 
 
 def _host(view: View) -> Iterator[str]:

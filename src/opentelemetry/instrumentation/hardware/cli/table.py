@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.layout import GAP, clip, wrap
 from opentelemetry.instrumentation.hardware.cli.quantity import duration, rate_text, value_text
 from opentelemetry.instrumentation.hardware.cli.summary import summary
-from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
+from opentelemetry.instrumentation.hardware.model import Attributes, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.redaction import printable
 
@@ -79,7 +79,9 @@ def draw(view: View, width: int, bold: bool = False) -> str:
 
 def _rows(view: View) -> Iterator[_Row]:
     for metric, points in view.rows():
-        name, common = metric.name, _common_labels(metric, points)
+        name = metric.name
+        labels = [set(attributes.items()) for _, attributes in points] if metric.endpoint else []
+        common = {key for key, _ in set.intersection(*labels)} if labels else set()  # the same for all series
         for value, attributes in points:
             shown: Attributes = {key: word for key, word in attributes.items() if key not in common}
             if metric is c.HW_STATUS:
@@ -96,12 +98,6 @@ def _rows(view: View) -> Iterator[_Row]:
                 text = value_text(metric, value) + ("" if rate is None else f"  {rate_text(metric, rate)}")
             yield _Row(name, _words(shown, view), text)
             name = ""
-
-
-def _common_labels(metric: Metric, points: Sequence[tuple[Number, Attributes]]) -> set[str]:
-    """The labels of a scraped metric that are the same for all of its series."""
-    labels = [set(attributes.items()) for _, attributes in points] if metric.endpoint else []
-    return {key for key, _ in set.intersection(*labels)} if labels else set()
 
 
 def _words(attributes: Attributes, view: View) -> str:

@@ -60,13 +60,12 @@ def arranged(
             heights[place] += min(height - sum(heights), most)
     largest = next((at for at, row in enumerate(rows) if "processes" in row), -1)
     heights[largest] += max(height - sum(heights), 0)
-    return [Row(lines, row, _spans(row)) for lines, row in zip(heights, rows)]
+    return [
+        Row(lines, row, (8, 4) if row == ("processes", "storage") else (COLUMNS // len(row),) * len(row))
+        for lines, row in zip(heights, rows)
+    ]
 
 
 _ROWS_OF_ONE = (("devices",), ("processes",), ("cpu",), ("memory",), ("traffic",), ("storage",))
 _ROWS_OF_TWO = (("devices",), ("processes",), ("cpu", "memory"), ("traffic", "storage"))
 _ROWS_OF_THREE = (("devices",), ("cpu", "memory", "traffic"), ("processes", "storage"))
-
-
-def _spans(row: Sequence[str]) -> tuple[int, ...]:
-    return (8, 4) if row == ("processes", "storage") else (COLUMNS // len(row),) * len(row)

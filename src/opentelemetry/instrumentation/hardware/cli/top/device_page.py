@@ -101,7 +101,11 @@ Points = Mapping[Metric, Sequence[tuple[Number, Attributes]]]
 def device_page(readout: Readout, history: History, device: Device, width: int, height: int) -> Drawn:
     """Return the page. Graphs fill what is left of the screen."""
     view = readout.view
-    points = _points_of(view, device.id)
+    points = {
+        metric: own
+        for metric, points in view.rows()
+        if (own := [point for point in points if point[1].get(c.HW_ID) == device.id])
+    }
     lines = [*_verdict(readout.verdicts.get(device.id), width)]
     lines += _labelled(
         "state", [[(device.state or "ok", {"failed": BAD, "degraded": WARNING}.get(device.state, GOOD))]], width
@@ -120,15 +124,6 @@ def device_page(readout: Readout, history: History, device: Device, width: int, 
     return Drawn(
         lines, f"{device.name} · {device.model}" if device.model else device.name, "esc back · ← → other device"
     )
-
-
-def _points_of(view: View, device: str) -> Points:
-    found: dict[Metric, list[tuple[Number, Attributes]]] = {}
-    for metric, points in view.rows():
-        own = [point for point in points if point[1].get(c.HW_ID) == device]
-        if own:
-            found[metric] = own
-    return found
 
 
 def _labelled(name: str, items: Sequence[Line], width: int) -> list[Line]:

@@ -54,14 +54,56 @@ def device_columns(
         return max([least, *(width_of(cell(device, 0)) for device in devices)])
 
     columns = [
-        Column[Device]("DEVICE", max(name, 7), lambda device, _: [(_indented(device), _style(device))], _natural),
-        Column[Device]("MODEL", min(max(model, 5), 22), lambda device, _: [(device.model, DIM)], _model, rank=8),
+        Column[Device](
+            "DEVICE",
+            max(name, 7),
+            lambda device, _: [
+                (_indented(device), {"failed": BAD, "degraded": WARNING}.get(device.state, STRONG)),
+            ],
+            _natural,
+        ),
+        Column[Device](
+            "MODEL",
+            min(max(model, 5), 22),
+            lambda device, _: [(device.model, DIM)],
+            lambda device: device.model,
+            rank=8,
+        ),
         Column[Device]("BUSY", 5, _busy, lambda device: -(_known(device.busy)), 4, rank=1),
-        Column[Device]("HISTORY", 12, lambda device, width: _spark(history, device, width), _natural, 3, rank=9),
+        Column[Device](
+            "HISTORY",
+            12,
+            lambda device, width: spark(history.of("device", device.id), width, "busy"),
+            _natural,
+            3,
+            rank=9,
+        ),
         Column[Device]("MEMORY", widest(_memory, 6), _memory, lambda device: -(_known(device.used)), 3, rank=2),
         Column[Device]("POWER", widest(_power, 6), _power, lambda device: -(_known(device.power)), rank=4, right=True),
-        Column[Device]("TEMP", 5, _temperature, lambda device: -(_known(device.temperature)), rank=3, right=True),
-        Column[Device]("CLOCK", 8, _clock, lambda device: -(_known(device.clock)), rank=7, right=True),
+        Column[Device](
+            "TEMP",
+            5,
+            lambda device, _: (
+                UNKNOWN
+                if device.temperature is None
+                else [(f"{device.temperature:.0f}°C", heat(device.temperature, device.temperature_limit))]
+            ),
+            lambda device: -(_known(device.temperature)),
+            rank=3,
+            right=True,
+        ),
+        Column[Device](
+            "CLOCK",
+            8,
+            lambda device, _: (
+                UNKNOWN
+                if device.clock is None
+                else [(quantity(device.clock, "Hz").replace(" ", ""), WARNING if device.reason else "")]
+            ),
+            lambda device: -(_known(device.clock)),
+            rank=7,
+            right=True,
+        ),
         Column[Device]("THROTTLED", max(reason, 9), _throttled, lambda device: -device.throttled, rank=5),
         Column[Device](
             "HELD BACK BY",
@@ -136,16 +178,8 @@ def _natural(device: Device) -> tuple[object, ...]:
     return ()
 
 
-def _model(device: Device) -> str:
-    return device.model
-
-
 def _known(value: Number | None) -> Number:
     return -1 if value is None else value
-
-
-def _style(device: Device) -> str:
-    return {"failed": BAD, "degraded": WARNING}.get(device.state, STRONG)
 
 
 def _busy(device: Device, width: int) -> Line:
@@ -156,10 +190,6 @@ def _busy(device: Device, width: int) -> Line:
     is_held = (ratio(device.used, device.total) or 0.0) >= HELD
     style = "busy" if device.busy >= IDLE or not is_held else WARNING
     return [*bar(device.busy, width - 5, "busy"), (f"{percent(device.busy):>5}", style)]
-
-
-def _spark(history: History, device: Device, width: int) -> Line:
-    return spark(history.of("device", device.id), width, "busy")
 
 
 def _memory(device: Device, width: int) -> Line:
@@ -181,18 +211,6 @@ def _power(device: Device, _: int) -> Line:
         return [(f"{device.power:.0f}W", "")]
     is_high = device.power >= 0.98 * device.power_limit
     return [(f"{device.power:.0f}", WARNING if is_high else ""), (f"/{device.power_limit:.0f}W", DIM)]
-
-
-def _temperature(device: Device, _: int) -> Line:
-    if device.temperature is None:
-        return UNKNOWN
-    return [(f"{device.temperature:.0f}°C", heat(device.temperature, device.temperature_limit))]
-
-
-def _clock(device: Device, _: int) -> Line:
-    if device.clock is None:
-        return UNKNOWN
-    return [(quantity(device.clock, "Hz").replace(" ", ""), WARNING if device.reason else "")]
 
 
 def _throttled(device: Device, _: int) -> Line:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures
-from opentelemetry.instrumentation.hardware.cli.figures import Flow, Sensor, Space
+from opentelemetry.instrumentation.hardware.cli.figures import Flow, Space
 from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.top.history import History, ratio
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
@@ -109,13 +109,9 @@ def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Lin
     tall = max(1, min(_TALLEST, (height + 1) // 2 // len(groups)))
     for group in groups:
         for row in reversed(range(tall)):
-            lines.append([(_column(share * tall - row, row), level(share, *BUSY)) for share in group])
+            heights = [(share, share * tall - row) for share in group]  # above the lower end of the row
+            lines.append([(" " if row and high <= 0 else column(high), level(share, *BUSY)) for share, high in heights])
     return lines
-
-
-def _column(height: float, row: int) -> str:
-    """Return a character of a column that has this height above the lower end of a row."""
-    return " " if row and height <= 0 else column(height)
 
 
 def _core(number: int, share: float, digits: int, width: int) -> Line:
@@ -190,7 +186,14 @@ def traffic(view: View, history: History, width: int, height: int) -> Content:
     """Return the rates of disks and network interfaces, with the history of their sums if there is room."""
     flows = {"disk": figures.disks(view), "network": figures.networks(view)}
     rows = [flow for each in flows.values() for flow in each]
-    layout = Layout(_flow_columns(rows), width)
+    busy = max((width_of(_busy(flow, 0)) for flow in rows), default=4)
+    columns: list[Column[Flow]] = [
+        Column("", 5, lambda flow, _: [(flow.name, STRONG)], str, 1),
+        Column("READ/IN", 8, lambda flow, _: _rate(flow.inward), str, rank=1, right=True),
+        Column("WRITE/OUT", 9, lambda flow, _: _rate(flow.outward), str, rank=2, right=True),
+        Column("BUSY", max(busy, 4), _busy, str, rank=3, right=True),
+    ]
+    layout = Layout(columns, width)
     lines: list[Line] = [layout.heading("-", False), *map(layout.row, rows)] if rows else []
     shown = [kind for kind, each in flows.items() if each]
     tall = (height - len(lines)) // len(shown) if shown else 0
@@ -216,16 +219,6 @@ def _busy(flow: Flow, _: int) -> Line:
     return [(f"{flow.troubles:.0f}err", WARNING)] if flow.troubles >= 0.5 else []
 
 
-def _flow_columns(flows: Sequence[Flow]) -> list[Column[Flow]]:
-    busy = max((width_of(_busy(flow, 0)) for flow in flows), default=4)
-    return [
-        Column("", 5, lambda flow, _: [(flow.name, STRONG)], str, 1),
-        Column("READ/IN", 8, lambda flow, _: _rate(flow.inward), str, rank=1, right=True),
-        Column("WRITE/OUT", 9, lambda flow, _: _rate(flow.outward), str, rank=2, right=True),
-        Column("BUSY", max(busy, 4), _busy, str, rank=3, right=True),
-    ]
-
-
 # -- file systems and sensors
 
 
@@ -238,7 +231,15 @@ def storage(view: View, width: int) -> Content:
     if sensors:
         lines.append([("TEMPERATURES", DIM)])
         per_line = max(1, (width + 2) // 26)
-        lines += _rows_of([_sensor(sensor, (width + 2) // per_line - 2) for sensor in sensors], per_line)
+        cell = (width + 2) // per_line - 2
+        cells: list[Line] = [
+            [
+                *fitted([(sensor.name, "")], cell - 6),
+                (f"{sensor.value:.0f}°C".rjust(6), heat(sensor.value, sensor.limit) or GOOD),
+            ]
+            for sensor in sensors
+        ]
+        lines += _rows_of(cells, per_line)
     return Content(lines or [[("none", DIM)]], "File systems" if not sensors else "File systems and temperatures")
 
 
@@ -264,13 +265,6 @@ def _space_columns(spaces: Sequence[Space]) -> list[Column[Space]]:
             "", used, lambda space, _: [(part(space.used, space.total), _space_style(space))], str, rank=2, right=True
         ),
         Column("", 4, lambda space, _: [(percent(_fullness(space)), _space_style(space))], str, rank=1, right=True),
-    ]
-
-
-def _sensor(sensor: Sensor, width: int) -> Line:
-    return [
-        *fitted([(sensor.name, "")], width - 6),
-        (f"{sensor.value:.0f}°C".rjust(6), heat(sensor.value, sensor.limit) or GOOD),
     ]
 
 

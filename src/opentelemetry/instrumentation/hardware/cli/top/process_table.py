@@ -30,15 +30,35 @@ def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, i
     user = max((len(each.user) for each in processes), default=4)
     digits = max((len(str(each.pid)) for each in processes), default=0)
     columns = [
-        Column[Process]("DEVICE", max(name, 7), lambda each, _: [(_device(each), STRONG)], _device_order, rank=1),
+        Column[Process](
+            "DEVICE",
+            max(name, 7),
+            lambda each, _: [(_device(each), STRONG)],
+            lambda each: (not each.device, len(each.device), each.device, -(each.cpu or 0.0)),
+            rank=1,
+        ),
         Column[Process](
             "PID", max(digits, 7), lambda each, _: [(str(each.pid), "")], lambda each: each.pid, right=True
         ),
         Column[Process]("USER", min(max(user, 5), _LOGIN), _user, lambda each: each.user, rank=5),
         Column[Process]("MEMORY", 7, _device_memory, lambda each: -(each.device_memory or 0), rank=3, right=True),
         Column[Process]("CPU", 6, _cpu, lambda each: -(each.cpu or 0.0), rank=2, right=True),
-        Column[Process]("RSS", 6, _memory, lambda each: -(each.memory or 0), rank=4, right=True),
-        Column[Process]("AGE", 6, _age, lambda each: -(each.age or 0.0), rank=7, right=True),
+        Column[Process](
+            "RSS",
+            6,
+            lambda each, _: UNKNOWN if each.memory is None else [(size(each.memory), "")],
+            lambda each: -(each.memory or 0),
+            rank=4,
+            right=True,
+        ),
+        Column[Process](
+            "AGE",
+            6,
+            lambda each, _: UNKNOWN if each.age is None else [(age(each.age), DIM)],
+            lambda each: -(each.age or 0.0),
+            rank=7,
+            right=True,
+        ),
         Column[Process](
             "COMMAND",
             16,
@@ -84,10 +104,6 @@ def _device(process: Process) -> str:
     return process.device.removesuffix(" simulated")
 
 
-def _device_order(process: Process) -> tuple[bool, int, str, float]:
-    return not process.device, len(process.device), process.device, -(process.cpu or 0.0)
-
-
 def _user(process: Process, width: int) -> Line:
     if not process.user:
         return UNKNOWN
@@ -102,14 +118,6 @@ def _device_memory(process: Process, _: int) -> Line:
 
 def _cpu(process: Process, _: int) -> Line:
     return UNKNOWN if process.cpu is None else [(percent(process.cpu), "" if process.cpu >= 0.005 else DIM)]
-
-
-def _memory(process: Process, _: int) -> Line:
-    return UNKNOWN if process.memory is None else [(size(process.memory), "")]
-
-
-def _age(process: Process, _: int) -> Line:
-    return UNKNOWN if process.age is None else [(age(process.age), DIM)]
 
 
 def age(seconds: float) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import io
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, suppress
 
 from textual import events
@@ -234,10 +234,6 @@ class Shell(Themed):
         ]
         return next(filter(None, found), "")
 
-    def _keys(self) -> Sequence[tuple[str, str]]:
-        page = self._board.page
-        return KEYS if page is None else DEVICE_KEYS if page[0] == "devices" else PROCESS_KEYS
-
     def _show_bars(self) -> None:
         screen = self.screen_stack[0]
         view = self._board.readout.view if self._board.readout else None
@@ -250,6 +246,8 @@ class Shell(Themed):
         if bar.display != bool(problem):
             bar.display = bool(problem)
         bar.show([(f" {problem}", WARNING)])
-        keys: list[Line] = [[(key, "key"), (f" {text}", DIM)] for key, text in self._keys()]
+        page = self._board.page
+        known = KEYS if page is None else DEVICE_KEYS if page[0] == "devices" else PROCESS_KEYS
+        keys: list[Line] = [[(key, "key"), (f" {text}", DIM)] for key, text in known]
         every: list[Line] = [[(f"every {self._interval:g} s", DIM)]] if self._interval else []
         screen.query_one("#footer", Bar).show([(" ", ""), *whole([*keys, *every], width - 2)])

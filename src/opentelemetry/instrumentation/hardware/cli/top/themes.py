@@ -105,13 +105,11 @@ def of_terminal() -> str:
     The terminal is asked, with OSC 11. After it the terminal's type is asked, which all answer, so that the wait ends.
     Some terminals set ``COLORFGBG`` instead.
     """
-    red, green, blue = _parse(_ask("\x1b]11;?\x1b\\\x1b[c")) or _of_variable(os.environ.get("COLORFGBG", ""))
+    color = _parse(_ask("\x1b]11;?\x1b\\\x1b[c"))
+    if color is None:  # the last number of COLORFGBG is the background: 7 and 15 are light
+        return "light" if os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15") else "dark"
+    red, green, blue = color
     return "light" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "dark"
-
-
-def _of_variable(value: str) -> tuple[float, float, float]:
-    """Return the background of ``COLORFGBG``: the last number, 7 and 15 are light."""
-    return (1.0, 1.0, 1.0) if value.rpartition(";")[2] in ("7", "15") else (0.0, 0.0, 0.0)
 
 
 def _parse(answer: str) -> tuple[float, float, float] | None:
