@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child
@@ -182,7 +182,8 @@ class Agent:
             self._ledgers = None  # the program has closed it, and its number may be that of another file
         if self._ledgers is not None:
             arguments.append("--ledgers")
-        program = _PROGRAM.format(path=_search_path(sys.path), arguments=arguments)
+        path = [each for each in sys.path if os.path.isabs(each)]  # not what is relative to the current folder
+        program = _PROGRAM.format(path=path, arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
         child = self._child = start_detached("the agent", line, environ, self._ledgers, _STOP, keeper=False)
@@ -231,11 +232,6 @@ class Agent:
 
 class _SilentError(Exception):
     """The agent gives no sign of life: it is stopped, or the system does not let it run."""
-
-
-def _search_path(path: Sequence[str]) -> list[str]:
-    """Return the folders and archives of a search path, without those relative to the current folder."""
-    return [each for each in path if os.path.isabs(each)]
 
 
 def _environment() -> dict[str, str]:

@@ -198,7 +198,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False
-        session.has_reader = self._has_reader
+        session.has_reader = lambda: any(instruments.has_reader() for instruments in self._attached)
         session.on_reading = self._after_reading
         if session.has_accelerators:
             session.on_event = event_emitter()
@@ -305,9 +305,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         atexit.unregister(self._at_exit)
         atexit.register(self._at_exit)
 
-    def _has_reader(self) -> bool:
-        return any(instruments.has_reader() for instruments in self._attached)
-
     def _after_reading(self) -> None:
         """Create instruments for metrics that were read for the first time, and detect a new provider or peer.
 
@@ -323,7 +320,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         if self._waits_for_provider and not is_proxy(get_meter_provider()):
             self._waits_for_provider = False
             self._register_exit_hook()
-        if not self._has_warned and _is_peer_active():
+        # opentelemetry-instrumentation-system-metrics has metrics of the same names.
+        peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
+        if not self._has_warned and is_instrumented(peer):
             self._has_warned = True
             _LOG.warning(
                 "opentelemetry-instrumentation-system-metrics is active and reports some of the same metrics a second "
@@ -397,9 +396,3 @@ def _needs_agent(config: Config) -> bool:
     if exports_metrics(os.environ) or config.spans == "off":
         return exports_metrics(os.environ)
     return exports_any_spans()
-
-
-def _is_peer_active() -> bool:
-    """Whether opentelemetry-instrumentation-system-metrics is active, which has metrics of the same names."""
-    peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
-    return is_instrumented(peer)

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial, wraps
 from typing import Any, TypeAlias
 
@@ -212,7 +212,11 @@ class Instruments:
                 keeps = self._exported[metric.key]
                 labels = {} if HOLDER_STATE in metric.attributes else session.labels
                 self._parts[metric.key] = [
-                    Observation(value, _labelled(attributes, labels) if labels else attributes, _CONTEXT)
+                    Observation(
+                        value,
+                        {**labels.get(str(attributes.get(HW_ID)), {}), **attributes} if labels else attributes,
+                        _CONTEXT,
+                    )
                     for value, attributes in points
                     if keeps is None or keeps(attributes)
                 ]
@@ -308,8 +312,3 @@ class _MessageLimit(logging.Filter):
             record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
             record.exc_info = None
         return True
-
-
-def _labelled(attributes: Attributes, labels: Mapping[str, Attributes]) -> Attributes:
-    """Return the attributes of a series with the labels of its device, if it has one."""
-    return {**labels.get(str(attributes.get(HW_ID)), {}), **attributes}

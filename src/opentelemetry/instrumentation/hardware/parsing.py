@@ -145,7 +145,9 @@ def words(
     form = f"{', '.join(alone)} or " * bool(alone) + f"a comma-separated list of {what}"
 
     def parse(value: object) -> list[str]:
-        given = [text for each in (split(value) if isinstance(value, str) else _list(value)) if (text := _text(each))]
+        if not isinstance(value, (str, list, tuple, set, frozenset)):
+            raise TypeError
+        given = [text for each in (split(value) if isinstance(value, str) else value) if (text := _text(each))]
         if any(each.lower() in alone for each in given):
             (single,) = given
             return [single.lower()]
@@ -204,12 +206,6 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError
     return value.strip()
-
-
-def _list(value: object) -> list[object]:
-    if not isinstance(value, (list, tuple, set, frozenset)):
-        raise TypeError
-    return list(value)
 
 
 def span_rule(word: str) -> str | None:

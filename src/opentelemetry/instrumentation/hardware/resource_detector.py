@@ -26,7 +26,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource, Resource
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system import identity
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
-from opentelemetry.instrumentation.hardware.system.job import Job, read_job, text
+from opentelemetry.instrumentation.hardware.system.job import read_job, text
 
 # What else SLURM tells its jobs, and the variable with it.
 _SLURM = {
@@ -59,7 +59,18 @@ class HardwareJobDetector(ResourceDetector):
         found: dict[str, str | int] = {**identity.host(files), **identity.container(files), **of_process(os.getpid())}
         if os.environ.get(f"{PREFIX}SIMULATE"):
             found[SIMULATED] = True
-        found |= _of_job(read_job(os.environ))
+        job = read_job(os.environ)
+        of_job = {
+            "training_job.id": job.id,
+            "training_job.system": job.system,
+            _JOB_IDS.get(job.system, ""): job.id,
+            "dl.rank": job.rank,
+            "dl.local_rank": job.local_rank,
+            "dl.world_size": job.world_size,
+            "dl.node_rank": job.node_rank,
+            **{name: text(os.environ, variable) for name, variable in _SLURM.items() if job.system == "slurm"},
+        }
+        found |= {name: value for name, value in of_job.items() if name and value not in (None, "")}
         if not hasattr(resources, "ServiceInstanceIdResourceDetector"):  # newer SDKs make one by themselves
             found["service.instance.id"] = str(uuid.uuid4())
         given = [pair.partition("=")[0].strip() for pair in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(",")]
@@ -96,17 +107,3 @@ def of_agent(pid: int) -> dict[str, str | int]:
 
 def _files() -> LocalFiles | None:
     return LocalFiles() if sys.platform.startswith("linux") else None
-
-
-def _of_job(job: Job) -> dict[str, str | int]:
-    values = {
-        "training_job.id": job.id,
-        "training_job.system": job.system,
-        _JOB_IDS.get(job.system, ""): job.id,
-        "dl.rank": job.rank,
-        "dl.local_rank": job.local_rank,
-        "dl.world_size": job.world_size,
-        "dl.node_rank": job.node_rank,
-        **{name: text(os.environ, variable) for name, variable in _SLURM.items() if job.system == "slurm"},
-    }
-    return {name: value for name, value in values.items() if name and value not in (None, "")}

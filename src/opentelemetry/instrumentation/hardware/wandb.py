@@ -59,12 +59,15 @@ class Points:
         counters = {Series(metric, attributes) for metric in first.values for _, attributes in first.values[metric]}
         for metric, points in self._values.items():
             for value, attributes in points:
-                key = _key(metric, attributes)
+                device = str(attributes.get(c.HW_ID, "")).removesuffix("/fan0")  # W&B has the first fan as the GPU's
+                own = frozenset((name, word) for name, word in attributes.items() if name not in _IDENTITY)
+                key = metric, device, own
                 self._index[key] = value
                 series = Series(metric, attributes)
                 if metric.kind is Kind.COUNTER and (series in view.rates or series in counters):
                     self._rates[key] = view.rates.get(series, 0.0)
-        self.used = {*view.used, *(self._parent(name) for name in view.used)}
+        infos = [facts for _, facts in self.all(c.HW_GPU_INFO) if facts[c.HW_ID] in view.used]
+        self.used = {*view.used, *(str(facts.get(c.HW_PARENT, "")) for facts in infos)}
 
     def get(self, metric: Metric, attributes: Attributes = NONE, device: str = "") -> Number | None:
         """The value of a series; None if there is none."""
@@ -107,16 +110,6 @@ class Points:
         """``hw.id`` of the devices whose ids are the prefix and a number."""
         found = {device: re.fullmatch(f"(?:{prefix})([0-9]+)", device) for _, device, _ in self._index}
         return {int(match[1]): device for device, match in found.items() if match}
-
-    def _parent(self, device: str) -> str:
-        infos = (facts for _, facts in self.all(c.HW_GPU_INFO) if facts[c.HW_ID] == device)
-        return next((str(facts.get(c.HW_PARENT, "")) for facts in infos), "")
-
-
-def _key(metric: Metric, attributes: Attributes) -> tuple[Metric, str, frozenset[tuple[str, str | int]]]:
-    """Return the key of a series in the index. The first fan of a GPU is the GPU's, as W&B has it."""
-    device = str(attributes.get(c.HW_ID, "")).removesuffix("/fan0")
-    return metric, device, frozenset((name, word) for name, word in attributes.items() if name not in _IDENTITY)
 
 
 Values: TypeAlias = "Number | Mapping[int, Number | None] | Mapping[str, Number | None] | None"

@@ -131,7 +131,10 @@ class Judge:
         found = _decided(signals, device.verdict)
         if found.name != device.verdict:
             device.verdict, device.since = found.name, device.samples[0][0]
-        matching = [all(_holds(each, sample) for each, _ in found.evidence) for _, _, sample in device.samples]
+        matching = [
+            all(each.signal not in sample or each.holds(sample[each.signal]) for each, _ in found.evidence)
+            for _, _, sample in device.samples
+        ]
         return found._replace(since=now - device.since, share=sum(matching) / len(matching))
 
 
@@ -227,8 +230,3 @@ def _nearly(condition: Condition, value: float) -> bool:
     if condition.holds(value):
         return True
     return bool(condition.threshold) and abs(value - condition.threshold) <= _CLOSE * abs(condition.threshold)
-
-
-def _holds(condition: Condition, signals: Signals) -> bool:
-    value = signals.get(condition.signal)
-    return value is None or condition.holds(value)

@@ -74,14 +74,11 @@ def match(rule: Rule, signals: Mapping[str, float], is_active: bool = False) -> 
     return Match(None, () if is_asked else tuple(missing))
 
 
-def _case(text: str) -> Sequence[Condition]:
-    """Parse conditions, such as ``busy < 0.5, io_stall >= 0.1``."""
-    words = (each.split() for each in text.split(","))
-    return tuple(Condition(signal, sign, float(threshold)) for signal, sign, threshold in words)
-
-
 def _rule(name: str, meaning: str, cases: str, advice: str, source: str) -> Rule:
-    return Rule(name, meaning, tuple(map(_case, cases.split(" or "))), advice, source)
+    """Return a rule. Its cases are conditions such as ``busy < 0.5, io_stall >= 0.1``, with "or" between them."""
+    conditions = ([each.split() for each in case.split(",")] for case in cases.split(" or "))
+    parsed = (tuple(Condition(signal, sign, float(least)) for signal, sign, least in case) for case in conditions)
+    return Rule(name, meaning, tuple(parsed), advice, source)
 
 
 # In the order in which they are asked. Conditions on unknown signals leave a rule undecided.

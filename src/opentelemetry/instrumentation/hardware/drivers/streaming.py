@@ -109,7 +109,8 @@ class StreamingCommand:
             rest = POLL if self._partial and now - start < _REST_OF_LINE else 0.0
             chunk = self._child.read_chunk(max(rest, min(left, POLL)))
             if chunk is None and not lines:
-                raise ChildProcessError(self._fail(f"{self._name} exited{_last_line(self._child.stderr)}"))
+                said = self._child.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+                raise ChildProcessError(self._fail(f"{self._name} exited{f': {said}' if said else ''}"))
             if chunk:
                 first, *others = chunk.split(b"\n")
                 self._partial += first
@@ -235,8 +236,3 @@ def _in_memory(document: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _last_line(stderr: bytearray) -> str:
-    line = stderr.decode(errors="replace").strip().rpartition("\n")[2]
-    return f": {line[:200]}" if line else ""

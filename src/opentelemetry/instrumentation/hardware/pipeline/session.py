@@ -101,7 +101,9 @@ class Session:
         self.config = config
         self.pid = os.getpid()
         self.threads: list[ReaderThread] = []
-        self.clock = clock = RunningClock(self._first_wake, clock)
+        self.clock = clock = RunningClock(
+            lambda: min((thread.wakes_at for thread in self.threads), default=math.inf), clock
+        )
         self.counters = CounterStore() if counters is None else counters
         environ = os.environ if environ is None else environ
         self.is_reporter = not only_spans and (reporter is None or reporter.holds or reporter.mode == "always")
@@ -131,7 +133,10 @@ class Session:
         self.accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
         self.has_accelerators = bool(self.accelerators)
         self._role: Role | None = None
-        if reporter is not None and self._can_report and self._has_host_metrics():
+        prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)
+        reported = (metric for metric in CATALOG if metric.name.startswith(prefixes) and config.wants(metric))
+        has_host_metrics = any(metric.scope is Scope.HOST for metric in reported)
+        if reporter is not None and self._can_report and has_host_metrics:
             self._role = Role(reporter, self.schedule, self._set_role, clock)
         self._role_thread = ReaderThread("reporter", [self._role] if self._role else [], clock=clock)
         self._lock = threading.Lock()
@@ -140,9 +145,6 @@ class Session:
         self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
         has_host = self.is_reporter or only_spans
         self._add([found for found in self._sources if has_host or found.make.scope is Scope.PROCESS])
-
-    def _first_wake(self) -> float:
-        return min((thread.wakes_at for thread in self.threads), default=math.inf)
 
     def _add(self, sources: Sequence[FoundSource]) -> list[ReaderThread]:
         """Add sources, and return their threads, which are not started yet."""
@@ -259,12 +261,6 @@ class Session:
             self._role_thread.start()
         for thread in threads:
             thread.start()
-
-    def _has_host_metrics(self) -> bool:
-        """Whether there would be anything to report as the reporter."""
-        prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)
-        reported = (metric for metric in CATALOG if metric.name.startswith(prefixes) and self.config.wants(metric))
-        return any(metric.scope is Scope.HOST for metric in reported)
 
     def after_reading(self) -> None:
         """Warn about hanging sources, and call ``on_reading``. Our threads call it after their readings."""

@@ -143,7 +143,10 @@ class ReaderThread:
             Seconds until a source is due; 0 if one was read.
         """
         now = self._clock()
-        pauses = [self._pause(runner, everything, now) for runner in self.runners]
+        pauses = [  # a failed source is opened when its retry is due
+            0.0 if everything and runner.state is not State.FAILED else runner.next_reading(now) - now
+            for runner in self.runners
+        ]
         first = min(pauses)
         if first > 0:
             return min(first, *(runner.poll for runner in self.runners))
@@ -156,12 +159,6 @@ class ReaderThread:
         self.runners = [runner for runner in self.runners if runner.state is not State.ABSENT]
         self._after_reading()
         return 0.0
-
-    @staticmethod
-    def _pause(runner: Task, everything: bool, now: float) -> float:
-        if everything and runner.state is not State.FAILED:  # a failed source is opened when its retry is due
-            return 0.0
-        return runner.next_reading(now) - now
 
 
 def read_all(threads: Sequence[ReaderThread], seconds: float) -> None:

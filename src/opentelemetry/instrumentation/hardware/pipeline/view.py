@@ -100,17 +100,24 @@ class Viewer:
         self._session.read_now(_NEXT)
         snapshot = self._session.collect(self._reader)
         before, self._before = self._before, snapshot
-        elapsed = _elapsed(before, snapshot)
+        elapsed = [
+            snapshot.read[name] - start
+            for name, start in before.read.items()
+            if start and snapshot.read.get(name, 0.0) > start
+        ]
+        rates = snapshot.rates(before)
+        absent = (runner.name for runner in self._session.runners if runner.state is State.ABSENT)
         return View(
             time.time(),
-            elapsed,
+            sum(elapsed) / len(elapsed) if elapsed else 0.0,
             snapshot,
-            _rates(before, snapshot),
+            # Kernel and driver add the time of a while at once: that is at most 100 %.
+            {series: min(rate, 1.0) if series.metric in _SHARES else rate for series, rate in rates.items()},
             _missing(self._session),
             self._pid,
             _names(snapshot),
             frozenset(name for runner in self._session.runners if runner.source for name in runner.source.used),
-            _absent(self._session),
+            tuple(name for name in absent if name not in (self._session.config.sources or ())),
         )
 
     def keep_sampling(self) -> None:
@@ -126,25 +133,6 @@ def _names(snapshot: Snapshot) -> dict[str, str]:
         for _, attributes in points
         if HW_ID in attributes and HW_NAME in attributes
     }
-
-
-def _elapsed(before: Snapshot, after: Snapshot) -> float:
-    spans = [
-        after.read[name] - start for name, start in before.read.items() if start and after.read.get(name, 0.0) > start
-    ]
-    return sum(spans) / len(spans) if spans else 0.0
-
-
-def _rates(before: Snapshot, after: Snapshot) -> dict[Series, float]:
-    """Return the rates of counters. Kernel and driver add the time of a while at once: that is at most 100 %."""
-    rates = after.rates(before)
-    return {key: min(rate, 1.0) if key.metric in _SHARES else rate for key, rate in rates.items()}
-
-
-def _absent(session: Session) -> tuple[str, ...]:
-    named = session.config.sources or ()
-    absent = (runner.name for runner in session.runners if runner.state is State.ABSENT)
-    return tuple(name for name in absent if name not in named)
 
 
 def _missing(session: Session) -> tuple[str, ...]:

@@ -34,7 +34,20 @@ class Filesystem(Source):
         """
         self._machine = machine(self.context.drivers)
         named = self.context.config.disk_paths or []
-        self._paths = self._readable(named)
+        self._paths, self._unreadable = [], []
+        for path in named:
+            try:
+                self._machine.space(path)
+            except OSError as error:
+                self._unreadable.append(f"{redacted(path)}: {error.strerror or error}")
+                _LOG.warning(
+                    "%s: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
+                    self.context.config.name_of("disk_paths"),
+                    redacted(path),
+                    error.strerror or error,
+                )
+            else:
+                self._paths.append(path)
         if not self._mounts():
             raise Unavailable(
                 f"none of {', '.join(named)} can be read" if named else "no file system on a disk is mounted",
@@ -47,25 +60,6 @@ class Filesystem(Source):
         """Return the current mounts."""
         named = self.context.config.disk_paths
         return sorted({self._machine.mount(path) for path in self._paths} if named else self._machine.mounts())
-
-    def _readable(self, paths: list[str]) -> list[str]:
-        """Return the paths that can be read. Each of the others is logged once."""
-        readable = []
-        self._unreadable = []
-        for path in paths:
-            try:
-                self._machine.space(path)
-            except OSError as error:
-                self._unreadable.append(f"{redacted(path)}: {error.strerror or error}")
-                _LOG.warning(
-                    "%s: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
-                    self.context.config.name_of("disk_paths"),
-                    redacted(path),
-                    error.strerror or error,
-                )
-            else:
-                readable.append(path)
-        return readable
 
     def readings(self) -> tuple[Reading]:
         """Return one every five sampling intervals, because space changes slowly."""

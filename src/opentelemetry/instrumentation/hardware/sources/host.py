@@ -10,7 +10,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, CounterRatio, Metric, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
-from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface, Swap
+from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface
 
 # A field of a value type or file, and the metric and attributes that it is exported as.
 _Column: TypeAlias = "tuple[str, Metric, Attributes]"
@@ -111,9 +111,13 @@ class Host(Source):
     def _counters(self) -> Iterator[Point]:
         """Read counters, utilization by CPU time, and load averages."""
         yield from self._processor()
-        yield from self._paging()
-        yield from self._storage()
-        yield from self._network()
+        counts = self._machine.vmstat()
+        yield from ((series, counts[name]) for name, series in self._vmstat if name in counts)
+        for name, disk in self._machine.disks(self._all_devices).items():
+            yield from self._disks.points(name, disk)
+        wanted = self.context.config.interfaces
+        for name, interface in self._machine.interfaces(wanted, self._all_devices and wanted is None).items():
+            yield from self._interfaces.points(name, interface)
         if self._wants[c.SYSTEM_PRESSURE_TIME]:
             for (resource, kind), seconds in self._machine.pressure().items():
                 which = (c.PRESSURE_RESOURCE, resource, c.PRESSURE_KIND, kind)
@@ -165,29 +169,11 @@ class Host(Source):
             if self._machine.linux:
                 yield self._series[c.SYSTEM_MEMORY_LINUX_AVAILABLE](memory.available)
         if swap is not None:
-            yield from self._swap(swap)
-
-    def _swap(self, swap: Swap) -> Iterator[Point]:
-        amounts = (swap.total - swap.free, swap.free)
-        yield from zip(self._swap_usage, amounts)
-        if swap.total:
-            for series, amount in zip(self._swap_shares, amounts):
-                yield series, amount / swap.total
-
-    def _paging(self) -> Iterator[Point]:
-        counts = self._machine.vmstat()
-        for name, series in self._vmstat:
-            if name in counts:
-                yield series, counts[name]
-
-    def _storage(self) -> Iterator[Point]:
-        for name, disk in self._machine.disks(self._all_devices).items():
-            yield from self._disks.points(name, disk)
-
-    def _network(self) -> Iterator[Point]:
-        wanted = self.context.config.interfaces
-        for name, interface in self._machine.interfaces(wanted, self._all_devices and wanted is None).items():
-            yield from self._interfaces.points(name, interface)
+            amounts = swap.total - swap.free, swap.free
+            yield from zip(self._swap_usage, amounts)
+            if swap.total:
+                for series, amount in zip(self._swap_shares, amounts):
+                    yield series, amount / swap.total
 
 
 class _Columns(dict[str, "list[tuple[Series, int]]"]):

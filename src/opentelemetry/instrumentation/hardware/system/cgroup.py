@@ -85,8 +85,11 @@ class Cgroup:
     def refresh(self) -> None:
         """Find the groups and read their limits again: a process can move, and a running container can be resized."""
         self._find()
-        self._cpu_limit = self._read_cpu_limit()
-        self._memory_limit = self._read_memory_limit()
+        self._cpu_limit = _tightest(map(self._cpus, self._cpu.folders if self._cpu else ()))
+        is_v2 = self._memory is not None and self._memory.version == 2
+        file = "/memory.max" if is_v2 else "/memory.limit_in_bytes"
+        limits = (_number(self._read(folder + file)) for folder in (self._memory.folders if self._memory else ()))
+        self._memory_limit = _tightest(limit if limit is not None and limit < _UNLIMITED else None for limit in limits)
 
     def limits(self) -> tuple[float | None, int | None]:
         """Return the CPUs and bytes of memory that the process may use, at the last refresh; None for no limit."""
@@ -138,32 +141,23 @@ class Cgroup:
                 None if each and each.version == 1 and len(each.folders) == 1 else each for each in hierarchies
             ]
         self._cpu, self._accounting, self._memory = hierarchies
+        # The root file system is an overlay. With the group "/", this means a container in a cgroup namespace.
+        has_overlay = any(b" / / " in line and b" - overlay " in line for line in mountinfo.splitlines())
         self._is_container = (
             any(word in text for word in _CONTAINER_WORDS)
             or any(map(self._files.exists, _CONTAINER_FILES))
-            or (paths.get("") == "/" and _has_overlay_root(mountinfo))
+            or (paths.get("") == "/" and has_overlay)
         )
 
     # -- limits
 
-    def _read_cpu_limit(self) -> _Limit:
-        """CPUs: quota over period."""
-        return _tightest(map(self._cpus, self._cpu.folders if self._cpu else ()))
-
     def _cpus(self, folder: str) -> float | None:
+        """Return the limit of a group: quota over period."""
         if self._cpu is not None and self._cpu.version == 2:
             quota, _, period = self._read(folder + "/cpu.max").partition(b" ")
         else:
             quota, period = self._read(folder + "/cpu.cfs_quota_us"), self._read(folder + "/cpu.cfs_period_us")
         return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) > 0 else None
-
-    def _read_memory_limit(self) -> _Limit:
-        """Bytes."""
-        if self._memory is None:
-            return _Limit(None, 0)
-        file = "/memory.max" if self._memory.version == 2 else "/memory.limit_in_bytes"
-        limits = (_number(self._read(folder + file)) for folder in self._memory.folders)
-        return _tightest(limit if limit is not None and limit < _UNLIMITED else None for limit in limits)
 
     # -- usage
 
@@ -243,11 +237,6 @@ def _entry(table: bytes, name: bytes) -> int | None:
 
 def _seconds(value: int | None, per_second: float) -> float | None:
     return None if value is None else value / per_second
-
-
-def _has_overlay_root(mountinfo: bytes) -> bool:
-    """Whether the root file system is an overlay. With the group "/", this means a container in a cgroup namespace."""
-    return any(b" / / " in line and b" - overlay " in line for line in mountinfo.splitlines())
 
 
 def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Hierarchy | None:

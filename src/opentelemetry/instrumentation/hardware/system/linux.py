@@ -69,13 +69,12 @@ class LinuxMachine:
     def cpu_counts(self) -> tuple[int | None, int | None]:
         online = self._files.online()
         if online != self._cpu_counts[0]:  # a file of each CPU is read only if their number has changed
-            cores = {self._core(f"{_CPUS}/cpu{number}/topology/") for number in self._cpu_numbers()} - {b""}
-            self._cpu_counts = online, len(cores) or None
+            folders = [f"{_CPUS}/cpu{number}/topology" for number in self._cpu_numbers()]
+            # The logical CPUs of a core identify it. Before Linux 4.18 the file had another name.
+            names = "core_cpus_list", "thread_siblings_list"
+            cores = {self._read(f"{each}/{names[0]}") or self._read(f"{each}/{names[1]}") for each in folders}
+            self._cpu_counts = online, len(cores - {b""}) or None  # one that is offline has none
         return self._cpu_counts
-
-    def _core(self, topology: str) -> bytes:
-        """The logical CPUs of a core, which identify it; empty for a CPU that is offline."""
-        return self._read(topology + "core_cpus_list") or self._read(topology + "thread_siblings_list")  # before 4.18
 
     def cpu_frequencies(self) -> Mapping[int, float]:
         frequencies = {}

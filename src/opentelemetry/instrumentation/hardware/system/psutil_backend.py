@@ -108,14 +108,32 @@ class PsutilMachine:
     def disks(self, every: bool = False) -> Mapping[str, Disk]:
         counters = self._psutil.call("disk_io_counters", True) or {}
         return {
-            name: _disk(each)
+            name: Disk(
+                each["read_bytes"],
+                each["write_bytes"],
+                each["read_count"],
+                each["write_count"],
+                each.get("read_time", 0) / 1e3,
+                each.get("write_time", 0) / 1e3,
+                each["busy_time"] / 1e3 if each.get("busy_time") is not None else None,
+            )
             for name, each in counters.items()
             if every or not (is_partition(name, counters) or name.startswith(_VIRTUAL_DISKS))
         }
 
     def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
+        has_dropped_out = os.name == "nt" or sys.platform == "linux"  # psutil returns 0 on macOS and BSD
         return {
-            name: _interface(each)
+            name: Interface(
+                each["bytes_sent"],
+                each["bytes_recv"],
+                each["packets_sent"],
+                each["packets_recv"],
+                each["dropout"] if has_dropped_out else None,
+                each["dropin"],
+                each["errout"],
+                each["errin"],
+            )
             for name, each in self._psutil.call("net_io_counters", True).items()
             if every or (name in names if names is not None else not name.startswith(_VIRTUAL_INTERFACES))
         }
@@ -261,29 +279,3 @@ def _cpu_times(times: Mapping[str, float]) -> dict[str, float]:
         if name in times:
             modes["interrupt"] = modes.get("interrupt", 0.0) + times[name]
     return modes
-
-
-def _disk(each: Mapping[str, int]) -> Disk:
-    busy = each.get("busy_time")
-    return Disk(
-        each["read_bytes"],
-        each["write_bytes"],
-        each["read_count"],
-        each["write_count"],
-        each.get("read_time", 0) / 1e3,
-        each.get("write_time", 0) / 1e3,
-        None if busy is None else busy / 1e3,
-    )
-
-
-def _interface(each: Mapping[str, int]) -> Interface:
-    return Interface(
-        each["bytes_sent"],
-        each["bytes_recv"],
-        each["packets_sent"],
-        each["packets_recv"],
-        each["dropout"] if os.name == "nt" or sys.platform == "linux" else None,  # psutil returns 0 on macOS and BSD
-        each["dropin"],
-        each["errout"],
-        each["errin"],
-    )

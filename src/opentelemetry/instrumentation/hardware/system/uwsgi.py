@@ -21,7 +21,10 @@ def forks_later() -> bool:
     """Whether this process is uWSGI before the fork of its workers."""
     module = _module()
     if module is None:
-        return _is_starting()
+        # uWSGI may be starting Python, and has not added its module yet.
+        if sys.orig_argv:
+            return "pyuwsgi" in sys.modules or Path(*sys.orig_argv[1:2]).name in _NAMES
+        return hasattr(ctypes.pythonapi, "uwsgi_setup")  # embedded; its plugins need its symbols
     master = module.masterpid()  # 0 without --master; then this process becomes worker 1
     return bool(master == os.getpid() if master else module.worker_id() == 0)
 
@@ -88,10 +91,3 @@ def _module() -> Any:
     """Return the module that uWSGI adds, once it is complete: before, its functions crash."""
     module = sys.modules.get("uwsgi")
     return module if hasattr(module, "numproc") and hasattr(module, "worker_id") else None
-
-
-def _is_starting() -> bool:
-    """Whether uWSGI is starting Python, and has not added its module yet."""
-    if sys.orig_argv:
-        return "pyuwsgi" in sys.modules or Path(*sys.orig_argv[1:2]).name in _NAMES
-    return hasattr(ctypes.pythonapi, "uwsgi_setup")  # embedded; its plugins need its symbols

@@ -187,20 +187,14 @@ class SysfsGpu(Gpu):
             raise DeviceFailed(errors[-1] if errors else "it has none of the expected files")
         is_idle = values.get(UTILIZATION, b"0\n") == b"0\n"
         self.idle_interval = self._autosuspend if is_idle else 0.0
-        total = self._memory_total()
-        if total is None and MEMORY_USED in values:
+        if self._total is None:  # it is read once
+            self._total = File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL).read_plausible(self._files)
+        if self._total is None and MEMORY_USED in values:
             del values[MEMORY_USED]
             self.unsupported[MEMORY_USED.series] = "the size of the memory cannot be read"
         elif MEMORY_USED in values:
-            values[MEMORY_TOTAL] = total
+            values[MEMORY_TOTAL] = self._total
         yield from self.points_with_fan({**values, **self._gpu_metrics()})
-
-    def _memory_total(self) -> object:
-        """Return the size of the memory, which is read once; None if it cannot be read now."""
-        file = File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL)
-        if self._total is None:
-            self._total = file.read_plausible(self._files)
-        return self._total
 
     def _gpu_metrics(self) -> Mapping[Field, object]:
         if self._metrics is None:

@@ -59,7 +59,11 @@ class Kubelet:
         except DecodeError:
             raise DriverError(INTERNAL, "invalid answer: it is not a ListPodResourcesResponse") from None
         return [
-            [_text(word) for word in (pod.namespace, pod.name, container.name, given.resource_name, device)]
+            # protobuf returns bytes for a string that is not UTF-8.
+            [
+                word.decode(errors="replace") if isinstance(word, bytes) else word
+                for word in (pod.namespace, pod.name, container.name, given.resource_name, device)
+            ]
             for pod in pods
             for container in pod.containers
             for given in container.devices
@@ -69,8 +73,3 @@ class Kubelet:
     def close(self) -> None:
         """End the child that calls. Safe in a forked child."""
         self._channels.close()
-
-
-def _text(value: str | bytes) -> str:
-    """Return a text. protobuf returns bytes for a string that is not UTF-8."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -101,7 +101,11 @@ class Gpu(SysfsDevice):
         self._gts = [*(self._gts_of_xe() if self.card.driver == "xe" else self._gts_of_i915())]
         if not any(gt.residency for gt in self._gts):
             self.unsupported["hw.gpu.utilization"] = f"this kernel's {self.card.driver} {_NO_RESIDENCY}"
-        self._find_memory()
+        vrams = (vram for tile in self._folders(self.card.folder, "tile") for vram in self._folders(tile, "vram"))
+        self._vram = [vram for vram in vrams if self.files.exists(f"{vram}/used_bytes")]
+        if not (self._vram or self.is_integrated):
+            why = f"this kernel's {self.card.driver} does not report the memory in use; processes report theirs"
+            self.unsupported["hw.gpu.memory.*"] = why
         self._find_sensors()
         if not self.is_integrated:
             self.slow += pcie_link(self._link_folder())
@@ -146,14 +150,6 @@ class Gpu(SysfsDevice):
         names = names_or_empty(self.files, folder)
         known = ((name, THROTTLE_FILES.get(name.removeprefix(beginning), "")) for name in names)
         return tuple((f"{folder}/{name}", reason) for name, reason in known if reason)
-
-    def _find_memory(self) -> None:
-        tiles = self._folders(self.card.folder, "tile")
-        self._vram = [vram for tile in tiles for vram in self._folders(tile, "vram")]
-        self._vram = [vram for vram in self._vram if self.files.exists(f"{vram}/used_bytes")]
-        if not (self._vram or self.is_integrated):
-            why = f"this kernel's {self.card.driver} does not report the memory in use; processes report theirs"
-            self.unsupported["hw.gpu.memory.*"] = why
 
     def _find_sensors(self) -> None:
         folder = hwmon_folder(self.files, self.card.folder, (self.card.driver,))

@@ -211,7 +211,7 @@ class Parser:
         for start, line in paced(_lines(text), 2 * _LINES_PER_PAUSE):
             meta = _META.match(line) if line[:1] == "#" else None
             if meta is not None:
-                family = _kept(_unquoted(meta[2]), families)
+                family = _kept(_unescaped(meta[2][1:-1]) if meta[2].startswith('"') else meta[2], families)
                 if family is not None:
                     family.add_meta(*meta.groups())
             if line[:1] == "#":
@@ -262,10 +262,6 @@ def _kept(name: str, families: dict[str, _Family]) -> _Family | None:
     if name not in families and len(families) < _MAX_LINES:
         families[name] = _Family(name)
     return families.get(name)
-
-
-def _unquoted(name: str) -> str:
-    return _unescaped(name[1:-1]) if name.startswith('"') else name
 
 
 def _unescaped(text: str) -> str:

@@ -92,10 +92,6 @@ def _port(address: str) -> int | None:
     return int(port)
 
 
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host and not host.startswith("[") else host
-
-
 def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
     """Return the address of a profiler. Google's client looks up the name of a node, in a child process.
 
@@ -118,6 +114,8 @@ def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
         if output.code:
             raise ValueError(last_line or f"exit status {output.code}")
         first = json.loads(output.stdout)[0]
-        return _with_profiler_port(f"{_bracketed(str(first['ipAddress']))}:{int(first.get('port') or _NODE_PORT)}")
+        host = str(first["ipAddress"])
+        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
+        return _with_profiler_port(f"{host}:{int(first.get('port') or _NODE_PORT)}")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise OSError(f"the address of TPU_NAME={node} cannot be looked up: {error}") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -45,18 +45,13 @@ class Presence:
 def pci_chips(files: Files) -> list[PciChip]:
     """Return the chips in the order of the bus. A chip with several PCI functions is listed once."""
     chips: dict[str, PciChip] = {}
-    for bdf, kind in sorted(_functions(files)):
-        chips.setdefault(bdf.rpartition(".")[0], PciChip(bdf, kind))
-    return [*chips.values()]
-
-
-def _functions(files: Files) -> Iterator[tuple[str, Chip]]:
-    for bdf in names_or_empty(files, _DEVICES):
+    for bdf in sorted(names_or_empty(files, _DEVICES)):
         if _id(files, bdf, "vendor") == _GOOGLE:
             device = _id(files, bdf, "device")
             kind = CHIPS.get(device) or CHIPS.get(f"{device}/{_id(files, bdf, 'subsystem_device')}")
             if kind is not None:
-                yield bdf, kind
+                chips.setdefault(bdf.rpartition(".")[0], PciChip(bdf, kind))
+    return [*chips.values()]
 
 
 def _id(files: Files, bdf: str, name: str) -> str:

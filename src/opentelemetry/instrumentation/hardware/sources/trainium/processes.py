@@ -104,6 +104,7 @@ class Runtimes:
             groups.setdefault(group_of(runtime), []).append(runtime)
         self._is_ambiguous = False
         for group, members in groups.items():
+            percents = total(each.cpu for each in members)
             tag: Attributes = {c.NEURON_TAG: group} if group else {}
             for metric, attribute, values in (
                 (c.AWS_NEURON_RUNTIME_MEMORY_USAGE, c.NEURON_MEMORY_TYPE, total(each.used for each in members)),
@@ -112,7 +113,11 @@ class Runtimes:
                     c.NEURON_MEMORY_CATEGORY,
                     total(each.host for each in members),
                 ),
-                (c.AWS_NEURON_RUNTIME_CPU_UTILIZATION, c.CPU_MODE, _ratios(total(each.cpu for each in members))),
+                (
+                    c.AWS_NEURON_RUNTIME_CPU_UTILIZATION,
+                    c.CPU_MODE,
+                    {mode: min(1.0, percent / 100) for mode, percent in percents.items()},
+                ),
                 (c.AWS_NEURON_EXECUTION_COUNT, c.NEURON_RESULT, _of_group(self._executions, group)),
                 (c.AWS_NEURON_EXECUTION_ERRORS, c.ERROR_TYPE, _of_group(self._errors, group)),
             ):
@@ -151,10 +156,6 @@ def total(values: Iterable[Mapping[str, Number]]) -> dict[str, Number]:
         for name, value in each.items():
             sums[name] = sums.get(name, 0) + value
     return sums
-
-
-def _ratios(percents: Mapping[str, Number]) -> dict[str, Number]:
-    return {name: min(1.0, percent / 100) for name, percent in percents.items()}
 
 
 def _of_group(counters: Mapping[tuple[str, str], int], group: str) -> dict[str, Number]:

@@ -61,29 +61,20 @@ class Sysfs:
 
     def refresh(self) -> None:
         """List the devices: the driver may have been unloaded or replaced."""
-        devices = sorted(self._listed())
-        if devices != [*self.cores]:
-            self.version = self._read(f"{MODULE}/version")
-            self._paths = self._locate(devices[0]) if devices else {}
-            self.cores = {device: self._core_count(device) for device in devices}
-
-    def _listed(self) -> Iterator[int]:
-        for name in names_or_empty(self._files, DEVICES):
-            number = name.removeprefix("neuron")
-            if number != name and number.isdecimal() and len(number) < 4:
-                yield int(number)
-
-    def _locate(self, device: int) -> dict[str, str]:
-        """Return the paths of all known files."""
-        folder = f"{DEVICES}/neuron{device}"
-        paths = {name: path for name, path in _PATHS.items() if self._files.exists(f"{folder}/{path}")}
-        for name, path in _search(self._files, folder, set(_PATHS) - set(paths)):
-            paths.setdefault(name, path)
-        return paths
-
-    def _core_count(self, device: int) -> int | None:
-        text = self.text(device, "core_count")
-        return int(text) or None if re.fullmatch("[0-9]{1,3}", text) else None
+        names = names_or_empty(self._files, DEVICES)
+        devices = sorted(int(match[1]) for name in names if (match := re.fullmatch("neuron([0-9]{1,3})", name)))
+        if devices == [*self.cores]:
+            return
+        self.version = self._read(f"{MODULE}/version")
+        self._paths, self.cores = {}, {}
+        if devices:  # all have the same files
+            folder = f"{DEVICES}/neuron{devices[0]}"
+            self._paths = {name: path for name, path in _PATHS.items() if self._files.exists(f"{folder}/{path}")}
+            for name, path in _search(self._files, folder, set(_PATHS) - set(self._paths)):
+                self._paths.setdefault(name, path)
+        for device in devices:
+            count = self.text(device, "core_count")
+            self.cores[device] = int(count) or None if re.fullmatch("[0-9]{1,3}", count) else None
 
     def text(self, device: int, name: str) -> str:
         """Return the content of a file, or ""; at most 255 characters."""
