@@ -80,6 +80,12 @@ def output(line: Sequence[str], env: dict[str, str] | None = None) -> str:
             "/dev/disk/by-path, user@host, 2 @ 3 GHz, 0000:01:00.0",
             "/dev/disk/by-path, user@host, 2 @ 3 GHz, 0000:01:00.0",
         ),
+        (f"user:{MARK}@7@host:4317", "host:4317"),
+        (f"user:{MARK}@10.0.0.1", "10.0.0.1"),
+        (
+            "'8xH100:hot@7' or T4:hot@7",
+            "'8xH100:hot@7' or T4:hot@7",
+        ),  # a number is the seed of a simulation, and no host
     ],
 )
 def test_user_info_and_query_are_removed(text: str, expected: str) -> None:

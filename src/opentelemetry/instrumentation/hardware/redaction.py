@@ -10,7 +10,8 @@ from urllib.parse import unquote
 _SHAPES: Final = (
     (re.compile(r"([A-Za-z][\w+.-]{0,30}://)(?:(?!://)\S)*@"), r"\1"),  # the user and password of a URL
     (re.compile(r"([A-Za-z][\w+.-]{0,30}://)[^\s/:@]*:(?!\d)[^/@\n]{0,1000}@"), r"\1"),  # with a blank in the password
-    (re.compile(r"(?<![\w/])[^\s,'\"=(/:]+:[^\s/]{0,1000}@"), ""),  # of an address without a scheme
+    # Of an address without a scheme; a number after "@" is the seed of a simulation, and no host.
+    (re.compile(r"(?<![\w/])[^\s,'\"=(/:]+:[^\s/]{0,1000}@(?!\d+(?![\w.:@]))"), ""),
     (re.compile(r"(://(?:(?!://)[^\s?#])*)[?#](?:\S*[^\s'\":;,.)\]}])?"), r"\1"),  # the query of a URL
     (re.compile(r"(?<=[\w/])\?[^\s'\"]*=[^\s'\"]*"), ""),  # of a path
 )
