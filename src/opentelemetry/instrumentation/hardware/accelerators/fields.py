@@ -55,6 +55,7 @@ SCALES: Final[Mapping[str, tuple[int, int]]] = {
     "s/s": (1, 1),
 }
 
+# Plausible ranges in base units: that of the metric, else that of its unit, else 0 to 2**53.
 _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
     c.HW_TEMPERATURE_LIMIT: (20, 150),
     c.HW_POWER_LIMIT: (1, 100_000),
@@ -65,8 +66,6 @@ _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
     c.HW_GPU_PERFORMANCE_STATE: (0, 15),
     c.HW_FAN_SPEED_RATIO: (0, 2),
 }
-
-# Plausible ranges in base units: that of the metric, else that of its unit, else 0 to 2**53.
 _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     "1": (0, 1),
     "Cel": (0, 150),

@@ -27,8 +27,8 @@ _LOADING: Final = 0.02  # growth of the memory in use, as a share of all per sec
 
 LEAST: Final = 40.0  # seconds without whose samples there is no verdict
 
-_EMPTY: Final = 0.02
-_QUIET: Final = 0.05  # highest shares of memory and of time that an unused GPU uses
+_EMPTY: Final = 0.02  # highest share of the memory that an unused GPU uses
+_QUIET: Final = 0.05  # and of the time
 
 # Seconds over which the usual power of a device is a moving mean. It must outlast a hang.
 _USUAL: Final = 1000.0

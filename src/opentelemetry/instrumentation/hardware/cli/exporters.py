@@ -20,9 +20,8 @@ _PACKAGES: Final = {
     "console": "opentelemetry-sdk",
 }
 
-_NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
-
 # Beginnings and ends of the variables that a message names with their values. Others may have secrets.
+_NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
 _SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
 
 

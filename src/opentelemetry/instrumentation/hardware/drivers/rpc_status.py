@@ -10,4 +10,4 @@ DEADLINE_EXCEEDED: Final = 4
 NOT_FOUND: Final = 5
 UNIMPLEMENTED: Final = 12
 INTERNAL: Final = 13
-UNAVAILABLE: Final = 14  # status codes of gRPC
+UNAVAILABLE: Final = 14

@@ -25,9 +25,8 @@ LINE_LIMIT: Final = 2 << 20  # maximum bytes of a line; a tool that prints a lon
 # Periods without output after which a tool is killed, and after which a line is out of date.
 PERIODS: Final = 3
 
+# A tool is killed if it prints more lines than these at once, and as many times more per period since the last reading.
 _BURST: Final = 1000
-
-# A tool is killed that prints more lines at once than :data:`_BURST` and ten per period since they were read last.
 _TIMES: Final = 10
 
 # Minimum timeout for the first line in seconds; the timeout is three periods if they are longer.

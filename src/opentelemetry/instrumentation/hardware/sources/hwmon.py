@@ -45,9 +45,8 @@ _INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average
 
 _LIMITS: Final = {"max": "high.degraded", "crit": "high.critical"}
 
-_COLDEST: Final = -55
-
 # Celsius. Inputs without a sensor read values outside of this range, such as -128, -61 or 127.
+_COLDEST: Final = -55
 _HOTTEST: Final = 125
 
 _LONGEST_NAME: Final = 255  # of a driver, a device or a sensor

@@ -37,9 +37,10 @@ _MAX_NOTES: Final = 2000
 # and whether it keeps its share. It is small, because each span makes two, and the garbage collector counts them.
 _Note: TypeAlias = "tuple[float, int, int | None, tuple[float, bool] | None]"
 
+# Ends of spans without tokens, and of one whose share nobody can have.
 _KEPT: Final = (0.0, True)
 _GIVEN: Final = (0.0, False)
-_LOST: Final = (-1.0, True)  # ends of spans without tokens, and of one whose share nobody can have
+_LOST: Final = (-1.0, True)
 
 
 class Share:

@@ -22,8 +22,8 @@ KEYS = (
 
 _PAGE = (("↑ ↓", "scroll"), ("p", "pause"), ("?", "help"), ("q", "quit"))
 
-DEVICE_KEYS = (("esc", "back"), ("← →", "other device"), *_PAGE)
-PROCESS_KEYS = (("esc", "back"), ("k", "kill"), *_PAGE)  # those on the page of a device and of a process
+DEVICE_KEYS = (("esc", "back"), ("← →", "other device"), *_PAGE)  # on the page of a device
+PROCESS_KEYS = (("esc", "back"), ("k", "kill"), *_PAGE)  # on that of a process
 
 
 def _key(key: str, text: str) -> Line:

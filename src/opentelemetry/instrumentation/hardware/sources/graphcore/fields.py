@@ -29,13 +29,12 @@ FIELDS: Final[Mapping[str, Field]] = {
     "link correctable error count": errors("link_corrected"),
 }
 
-SESSION: Final = "ipu utilisation (session)"
-
 # Utilization by the session of the process that uses the IPU.
+SESSION: Final = "ipu utilisation (session)"
 SESSION_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION, unit="%")
 
 BOARD: Final = "board serial number"
-BOARD_POWER: Final = "total board power"  # power of the board, which several IPUs share
+BOARD_POWER: Final = "total board power"  # of all IPUs of the board
 
 # Attributes of the info metric.
 FACTS: Final[Mapping[str, str]] = {

@@ -43,9 +43,8 @@ _PERMANENT: Final = {
     n.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine, or recreate the container",
 }
 
-_MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
-
 # The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default.
+_MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _MPS_FOLDER: Final = "/tmp/nvidia-mps"
 
 # By NVML's compute mode, who may compute; all others are the default.

@@ -72,9 +72,8 @@ ENGINES: Final = {
     "Ofa": utilization("ofa"),
 }
 
-CLOCKS: Final = {domain: frequency(domain) for domain in ("graphics", "sm", "memory", "video")}
-
 # In the order of ``nvmlClockType_t``.
+CLOCKS: Final = {domain: frequency(domain) for domain in ("graphics", "sm", "memory", "video")}
 CLOCK_LIMITS: Final = {domain: frequency_limit(domain) for domain in CLOCKS}
 
 # In the order of ``nvmlTemperatureThresholds_t``.
@@ -141,8 +140,8 @@ INSTANT: Final = (186, 0)
 
 Ids = tuple[tuple[int, int], ...]  # fields with their scopes
 
-EACH_NVLINK: Final = -1
-EACH_C2C: Final = -2  # scopes that stand for each NVLink, or each link from chip to chip (C2C), of the GPU
+EACH_NVLINK: Final = -1  # the scope that stands for each NVLink of the GPU
+EACH_C2C: Final = -2  # and for each link from chip to chip (C2C)
 
 LINK_COUNTS: Final = {EACH_NVLINK: (91, 0), EACH_C2C: (170, 0)}  # the fields with the number of links
 

@@ -55,8 +55,9 @@ _REMOVED: Final = ("supported_clocks", "process_name", "accounted_processes")
 
 _LISTED: Final = ("gpu", "mig_device", "process_info")  # elements that may occur several times
 
+# A GPU has some 300 elements, 8 deep, and 7 more for each process.
 _MOST_DEPTH: Final = 12
-_MOST_ELEMENTS: Final = 50_000  # a GPU has some 300 elements, 8 deep, and 7 more for each process
+_MOST_ELEMENTS: Final = 50_000
 
 _CHUNK: Final = 1 << 16
 

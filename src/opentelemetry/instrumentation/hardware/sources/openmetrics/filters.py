@@ -18,8 +18,8 @@ from opentelemetry.instrumentation.hardware.endpoints import Words
 # A label, the expression for its value, and an expression that finds the value in a line of a page.
 Label: TypeAlias = "tuple[str, re.Pattern[str], re.Pattern[str]]"
 
-_MAX_CACHED: Final = 20_000
-_LONGEST_CACHED: Final = 200  # maximum number and length of names with a cached result
+_MAX_CACHED: Final = 20_000  # maximum number of names with a cached result
+_LONGEST_CACHED: Final = 200  # and their maximum length
 
 
 class Filters:

@@ -48,9 +48,8 @@ _SUFFIXES: Final[Mapping[str, Mapping[str, bool]]] = {
     "info": {"_info": True},
 }
 
-_PAUSE: Final = 1e-4
-
 # Seconds for which the interpreter lock is released after so many lines: a long page delays no other thread.
+_PAUSE: Final = 1e-4
 _LINES_PER_PAUSE: Final = 20
 
 # Errors that invalid lines cause.

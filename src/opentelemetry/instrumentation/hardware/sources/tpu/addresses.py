@@ -13,8 +13,8 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 
 _RUNTIME_PORT: Final = "8431"  # the default port of the metric service
 
-_NODE_PORT: Final = 8470
-_PROFILER_PORT: Final = 8466  # ports of a TPU node. The address in TPU_NAME has the first one.
+_NODE_PORT: Final = 8470  # of a TPU node, as in TPU_NAME
+_PROFILER_PORT: Final = 8466  # of the profiler of the same node
 
 _RESOLVE: Final = """\
 import json, sys

@@ -25,10 +25,9 @@ from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 _SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore)"
 
 _MAX_QUEUE: Final = 1 << 31
-_BUFFER_SIZE: Final = r"[0-9a-z.]{1,12}\+?"
 
-# Maximum number of buffer sizes, such as ``8mb+``, that are reported separately.
-_MAX_BUFFER_SIZES: Final = 64
+_BUFFER_SIZE: Final = r"[0-9a-z.]{1,12}\+?"  # such as ``8mb+``
+_MAX_BUFFER_SIZES: Final = 64  # maximum number of those that are reported separately
 
 
 class TpuDriver(AcceleratorDriver):

@@ -115,8 +115,9 @@ def link_health(link: str) -> Field:
     return Field(c.GOOGLE_TPU_LINK_HEALTH, {c.TPU_LINK: link}, most=10)
 
 
+# Values of the profiler.
 MATRIX: Final = npu_utilization("matrix")
-BUSY: Final = npu_utilization("general")  # values of the profiler
+BUSY: Final = npu_utilization("general")
 
 
 class Chip(NamedTuple):

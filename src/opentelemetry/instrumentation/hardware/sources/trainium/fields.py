@@ -10,8 +10,9 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field, er
 
 UTILIZATION: Final = npu_utilization()  # of a core, in percent
 
+# Of a device, in bytes.
 MEMORY_USED: Final = Field(c.HW_NPU_MEMORY_USAGE)
-MEMORY_TOTAL: Final = Field(c.HW_NPU_MEMORY_LIMIT)  # of a device, in bytes
+MEMORY_TOTAL: Final = Field(c.HW_NPU_MEMORY_LIMIT)
 
 # Mean power of the last minute, in percent of the maximum.
 POWER: Final = Field(c.HW_POWER_UTILIZATION, unit="%", most=1)
