@@ -33,9 +33,9 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SPAN_ATTRIBUTES,
 )
 from opentelemetry.instrumentation.hardware.catalog.presets import MINIMAL, NOT_STANDARD, SeriesPattern, presets_of
-from opentelemetry.instrumentation.hardware.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Window
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings.endpoints import SHARE, TOTAL
 from opentelemetry.instrumentation.hardware.sources.nvidia import xids
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import UNITS
 

@@ -17,10 +17,11 @@ from tests.support.stage import PATIENT, warnings
 
 from opentelemetry.instrumentation.hardware import settings
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.endpoints import Words, endpoints
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config, export_interval
+from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.settings.endpoints import Words, endpoints
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.simulator.machine import Spec
 from opentelemetry.instrumentation.hardware.system.job import JOB
 
@@ -497,7 +498,7 @@ def test_export_interval_of_the_environment(text: str, seconds: float) -> None:
 
 def test_modules_read_only_settings_that_exist() -> None:
     config = Config()
-    package = Path(settings.__file__).parent
+    package = Path(settings.__file__).parent.parent
     read = {name for path in package.rglob("*.py") for name in re.findall(r"(?<![\w-])config\.(\w+)", path.read_text())}
     assert {"nvml", "interval"} <= read
     assert [name for name in sorted(read) if not hasattr(config, name)] == []

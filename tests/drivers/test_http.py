@@ -26,8 +26,8 @@ from tests.support.web import Answer, Web, page
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.http import Http
-from opentelemetry.instrumentation.hardware.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint
 
 TEXT = "x 1\n" * 1000
 

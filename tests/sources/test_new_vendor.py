@@ -24,7 +24,7 @@ class Acme(AcceleratorSource):
 """
 
 SETTINGS = """
-from opentelemetry.instrumentation.hardware.parsing import path, setting
+from opentelemetry.instrumentation.hardware.settings.parsing import path, setting
 
 SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
 """

@@ -15,7 +15,7 @@ from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, InMemoryMetr
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.endpoints import Endpoint
+from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint
 
 MARK = sys.argv[1]
 SECRET = f"http://user:{MARK}@host/path?key={MARK}"

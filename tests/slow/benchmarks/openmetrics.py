@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.slow.benchmarks.figure import Figure
 from tests.slow.benchmarks.steady import in_turn, milliseconds
 
-from opentelemetry.instrumentation.hardware.endpoints import Words
+from opentelemetry.instrumentation.hardware.settings.endpoints import Words
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Parser
 

@@ -32,9 +32,9 @@ from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, U
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
-from opentelemetry.instrumentation.hardware.endpoints import Endpoint, EndpointConfigError, endpoints
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint, EndpointConfigError, endpoints
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 from opentelemetry.instrumentation.hardware.sources.amd import tool_output as amd
 from opentelemetry.instrumentation.hardware.sources.amd.fields import GPU_METRICS

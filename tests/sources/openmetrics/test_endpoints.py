@@ -14,14 +14,14 @@ from tests.support import children
 from tests.support.stage import warnings
 from tests.tools import ROOT
 
-from opentelemetry.instrumentation.hardware.endpoints import (
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.endpoints import (
     SHARE,
     TOTAL,
     Endpoint,
     EndpointConfigError,
     endpoints,
 )
-from opentelemetry.instrumentation.hardware.settings import Config
 
 
 @pytest.mark.parametrize(

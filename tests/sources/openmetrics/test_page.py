@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
 from tests.support.stage import PATIENT
 
-from opentelemetry.instrumentation.hardware.endpoints import (
+from opentelemetry.instrumentation.hardware.settings.endpoints import (
     filters,
 )
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters

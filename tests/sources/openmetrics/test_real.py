@@ -28,7 +28,7 @@ from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import NodeExporter, Prometheus, get, wait
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.endpoints import TOTAL
+from opentelemetry.instrumentation.hardware.settings.endpoints import TOTAL
 
 Series = tuple[str, frozenset[tuple[str, Any]]]
 

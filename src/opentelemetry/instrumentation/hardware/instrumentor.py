@@ -32,7 +32,8 @@ from opentelemetry.instrumentation.hardware.sdk import (
     is_proxy,
     resource_of,
 )
-from opentelemetry.instrumentation.hardware.settings import Config, exports_metrics
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import exports_metrics
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper

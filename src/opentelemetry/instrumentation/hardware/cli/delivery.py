@@ -14,7 +14,8 @@ from opentelemetry.instrumentation.hardware.cli import exporters, otlp
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-from opentelemetry.instrumentation.hardware.settings import PREFIX, export_interval
+from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 
 _TIMEOUT = 2  # the exporter's timeout in seconds
 

@@ -22,7 +22,8 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
-from opentelemetry.instrumentation.hardware.settings import Config, export_interval
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec
 from opentelemetry.instrumentation.hardware.simulator.scenarios import SCENARIOS, HostLoad
 from opentelemetry.instrumentation.hardware.version import __version__

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.redaction import redacted
-from opentelemetry.instrumentation.hardware.settings import export_interval
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

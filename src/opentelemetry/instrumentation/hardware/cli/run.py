@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
 from opentelemetry.instrumentation.hardware.cli.settings import duration, seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
-from opentelemetry.instrumentation.hardware.settings import export_interval
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter

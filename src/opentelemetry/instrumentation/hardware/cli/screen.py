@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.table import draw
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
-from opentelemetry.instrumentation.hardware.settings import export_interval
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 
 INTERVAL = 2.0  # seconds between two readings that are shown on a terminal
 

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.endpoints import Endpoint
+from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _CHUNK: Final = 1 << 16

@@ -24,7 +24,8 @@ from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
-from opentelemetry.instrumentation.hardware.settings import Config, export_interval
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows

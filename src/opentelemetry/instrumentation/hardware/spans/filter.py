@@ -8,8 +8,8 @@ from typing import Final
 
 from opentelemetry.sdk.trace import Span
 
-from opentelemetry.instrumentation.hardware.parsing import SPAN_FIELDS
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.parsing import SPAN_FIELDS
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
 
 _LOG = logging.getLogger(__name__)

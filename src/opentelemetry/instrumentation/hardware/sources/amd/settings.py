@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.parsing import choice, path, setting
+from opentelemetry.instrumentation.hardware.settings.parsing import choice, path, setting
 
 SETTINGS = {
     "amdgpu": setting(

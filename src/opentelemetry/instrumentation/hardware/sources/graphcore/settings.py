@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.parsing import path, setting
+from opentelemetry.instrumentation.hardware.settings.parsing import path, setting
 
 SETTINGS = {
     "gcipuinfo": setting(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.parsing import path, setting
+from opentelemetry.instrumentation.hardware.settings.parsing import path, setting
 
 SETTINGS = {
     "nvml": setting(path("libnvidia-ml.so.1"), "auto", "NVIDIA's management library. off: use nvidia-smi instead."),

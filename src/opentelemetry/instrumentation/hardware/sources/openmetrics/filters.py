@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.endpoints import Words
+from opentelemetry.instrumentation.hardware.settings.endpoints import Words
 
 # A label, the expression for its value, and an expression that finds the value in a line of a page.
 Label: TypeAlias = "tuple[str, re.Pattern[str], re.Pattern[str]]"

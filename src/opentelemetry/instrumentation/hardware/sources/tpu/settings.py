@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.parsing import address, choice, place, setting, words
+from opentelemetry.instrumentation.hardware.settings.parsing import address, choice, place, setting, words
 
 SETTINGS = {
     "tpu_runtime": setting(

@@ -12,8 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.endpoints import EndpointConfigError, Endpoints, Words, expressions, filters
 from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.endpoints import (
+    EndpointConfigError,
+    Endpoints,
+    Words,
+    expressions,
+    filters,
+)
 
 Word: TypeAlias = "Callable[[str], str | None]"  # returns the normalized word, or None if the word is invalid
 

@@ -7,7 +7,6 @@ used; of a list, only the invalid words are dropped.
 from __future__ import annotations
 
 import logging
-import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -19,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
 from opentelemetry.instrumentation.hardware.catalog.presets import MINIMAL, NOT_STANDARD, PRESETS, SeriesPattern
-from opentelemetry.instrumentation.hardware.endpoints import Endpoints, Words, endpoints
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
-from opentelemetry.instrumentation.hardware.parsing import (
+from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoints, Words, endpoints
+from opentelemetry.instrumentation.hardware.settings.parsing import (
     InvalidValueError,
     Parser,
     absolute_path,
@@ -34,7 +34,6 @@ from opentelemetry.instrumentation.hardware.parsing import (
     span_rule,
     words,
 )
-from opentelemetry.instrumentation.hardware.redaction import redacted
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
 
@@ -54,7 +53,7 @@ def _with_vendors(config: type[T]) -> type[T]:
 
     The vendors' packages are not imported: the settings are also needed where no source is read.
     """
-    folder = os.path.join(os.path.dirname(__file__), "sources")
+    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "sources")
     for vendor in iter_modules([folder]):
         spec = PathFinder.find_spec("settings", [os.path.join(folder, vendor.name)])
         if spec is not None and spec.loader is not None:
@@ -389,23 +388,3 @@ def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
             else "'otel-hardware run --help-settings' lists all settings"
         )
         _LOG.warning("%s is not a setting and is ignored; %s", variable, hint)
-
-
-def is_disabled(environ: Mapping[str, str]) -> bool:
-    """Whether the SDK does nothing, by its variable."""
-    return environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-
-
-def exports_metrics(environ: Mapping[str, str]) -> bool:
-    """Whether the variables of the SDK let a process that is configured by them export metrics."""
-    return not is_disabled(environ) and environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() != "none"
-
-
-def export_interval(environ: Mapping[str, str] | None = None) -> float:
-    """Seconds between two exports according to ``OTEL_METRIC_EXPORT_INTERVAL``; the SDK's default is 60."""
-    text = (os.environ if environ is None else environ).get("OTEL_METRIC_EXPORT_INTERVAL", "")
-    try:
-        seconds = float(text) / 1000
-    except ValueError:
-        return 60.0
-    return seconds if math.isfinite(seconds) and seconds > 0 else 60.0
