@@ -63,36 +63,29 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     configuration: ClassVar[type[Config]] = Config
 
     _lock: threading.RLock
-    _session: Session | None
-    _agent: Agent | None
-    _reporter: Reporter | None
+    _session: Session | None = None
+    _agent: Agent | None = None
+    _reporter: Reporter | None = None
     _former: dict[str, ReaderThread]
-    _recorder: SpanRecorder | None
+    _recorder: SpanRecorder | None = None
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
     _deferred: list[Callable[[], None]]
     _pid: int
-    _has_fork_hook: bool
-    _waits_for_provider: bool
-    _has_warned: bool
+    _has_fork_hook = False
+    _waits_for_provider = False
+    _has_warned = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> HardwareInstrumentor:
         """Return the only instrumentor of the process. Constructing it again, in any thread, has no effect."""
         self: HardwareInstrumentor = super().__new__(cls, *args, **kwargs)
         begin = self.__dict__.setdefault
         begin("_lock", threading.RLock())
-        begin("_session", None)
-        begin("_agent", None)
-        begin("_reporter", None)
         begin("_former", {})
-        begin("_recorder", None)
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
         begin("_deferred", [])
         begin("_pid", os.getpid())
-        begin("_has_fork_hook", False)
-        begin("_waits_for_provider", False)
-        begin("_has_warned", False)
         return self
 
     def instrumentation_dependencies(self) -> Collection[str]:

@@ -296,8 +296,8 @@ def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[
         name, variable = setting.name, PREFIX + setting.name.upper()
         value, facts = getattr(config, setting.name), setting.metadata
         shown = ",".join(value) if isinstance(value, (list, dict)) else f"{value}"  # of endpoints the names only
-        is_invalid = any(each.startswith(f"{variable}: ") and "using the default" in each for each in messages)
-        if getattr(arguments, name) is not None:
+        is_invalid = name in config.invalid
+        if getattr(arguments, name) is not None and not is_invalid:
             yield Finding("settings", "ok", name, f"{shown} (from --{name.replace('_', '-')})")
         elif os.environ.get(variable, "").strip() and not is_invalid:
             yield Finding("settings", "ok", name, f"{shown} (from {variable})")

@@ -93,7 +93,8 @@ def watch(
         while True:
             due = max(due + wait, time.monotonic())
             has_ended = signals.wait(max(0.0, min(due, end) - time.monotonic())) or time.monotonic() >= end
-            if not has_ended or wait != interval or due >= end:
+            is_first, is_last = wait != interval, due >= end
+            if not has_ended or is_first or is_last:  # the first and the last table are shown even if a signal came
                 view = viewer.collect()
                 # Within a job the host has a reporter already, and only the process is left.
                 screen.show(view.of_host() if session.is_reporter else view, note())

@@ -72,6 +72,7 @@ class Config:
 
     The settings of a vendor are in its folder, ``sources/VENDOR/settings.py``.
     An unknown setting causes a warning, not an exception: declarative configuration calls this class directly.
+    ``invalid`` has the names of those that were given an invalid value, so that their default is used.
     """
 
     __hash__ = None  # type: ignore[assignment]  # lists are not hashable, and generating a hash costs import time
@@ -208,6 +209,7 @@ class Config:
 
     def __init__(self, **values: Any) -> None:
         object.__setattr__(self, "_given", {})
+        object.__setattr__(self, "invalid", frozenset())
         names = [row.name for row in fields(self)]
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
@@ -235,6 +237,7 @@ class Config:
         options = dict(options or {})
         values: dict[str, Any] = {}
         given: dict[str, str] = {}
+        invalid: set[str] = set()
         for row in fields(cls):
             variable = PREFIX + row.name.upper()
             name, value = row.name, options.pop(row.name, None)
@@ -251,16 +254,21 @@ class Config:
             except InvalidValueError as error:
                 if error.valid:
                     values[row.name] = error.valid
+                else:
+                    invalid.add(row.name)
                 used = _text(error.valid) or f"the default ({default})"
                 _LOG.warning("%s: %s; using %s", name, error, used)
         for name in ("include_metrics", "exclude_metrics"):
             _drop_unmatched(name, given[name], values)
+            if name in values and not values[name]:
+                invalid.add(name)
         _warn_about_unknown_variables(environ)
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
         config = cls(**values, **options)
         object.__setattr__(config, "_given", given)
+        object.__setattr__(config, "invalid", frozenset(invalid))
         return config
 
     def name_of(self, setting: str) -> str:
@@ -272,6 +280,7 @@ class Config:
         """Return the settings with other values for some."""
         config = Config(**{row.name: getattr(self, row.name) for row in fields(self)} | values)
         object.__setattr__(config, "_given", self._given)
+        object.__setattr__(config, "invalid", self.invalid)
         return config
 
     def simulates(self, source: str) -> bool:
