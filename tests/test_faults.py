@@ -23,7 +23,7 @@ from tests.support.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import HW_ERRORS, SOURCE
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.pipeline import found
+from opentelemetry.instrumentation.hardware.pipeline import found, pace
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.sources import Source, discover
 
@@ -128,7 +128,7 @@ def test_faulty_sources_lose_only_their_own_metrics_and_are_logged_once(
         texts = [record.getMessage() for record in caplog.records if record.levelname == level]
         return {name for name in names if any(f"Source {name}" in text for text in texts)}
 
-    monkeypatch.setattr(source_runner, "SHORTEST_PERIOD", 0.5)
+    monkeypatch.setattr(pace, "SHORTEST_PERIOD", 0.5)
     monkeypatch.setattr(source_runner, "RETRY", (0.1, 0.1))
     with caplog.at_level(logging.INFO, "opentelemetry.instrumentation.hardware"):
         HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.2)

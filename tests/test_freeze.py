@@ -15,7 +15,7 @@ from tests.support.journal import Export
 from tests.support.sink import Sink
 from tests.support.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.pipeline.runner import PERIODS, SHORTEST_PERIOD
+from opentelemetry.instrumentation.hardware.pipeline.pace import PERIODS, SHORTEST_PERIOD
 
 HOST, RSS = "system.cpu.time", "process.memory.usage"
 UP, SOURCE = "otel_hardware.source.up", "otel_hardware.source"

@@ -82,7 +82,7 @@ def test_own_metrics_are_reported() -> None:
     stage.run(1.0)
     stage.runner.cpu_time = 0.25
     stage.runners["neighbour"].cpu_time = 0.5
-    stage.runner.duration = 0.125
+    stage.runner.pace.duration = 0.125
     config = Config(include_metrics=["otel_hardware.*"])
     snapshot = stage.another(config).collect({})
     assert one(snapshot, OWN_CPU_TIME) == 0.75

@@ -56,7 +56,7 @@ class SimulatedGpus:
     ) -> None:
         """The same without a collection. Slow reads are made only if due."""
         self.pass_time(seconds, changes)
-        for sampled in self.runner._parts[:1]:
+        for sampled in self.runner.pace.parts[:1]:
             sampled.last = -inf  # so that it is due, however little time has passed
         self.runner.read(everything=due)
         self.stage._session.after_reading()

@@ -39,7 +39,7 @@ def test_ends_are_read_although_a_reading_takes_long() -> None:
     """As with eight GPUs on a busy machine, where the next reading would come a second later."""
     program = Program(only_spans=True)
     program.go_to(1010.0)
-    program.runner._span_duration = 0.05
+    program.runner.pace.span_duration = 0.05
     for seconds in (0.0, 0.3):
         program.clock.now += seconds
         program.runner.read(everything=True)

@@ -21,8 +21,7 @@ from tests.support.journal import Export, newest, provider
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
-from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline import pace, session
 from opentelemetry.instrumentation.hardware.sources import filesystem
 
 JOURNAL, SOURCE, END = sys.argv[1:4]
@@ -51,7 +50,7 @@ def health() -> list[int]:
     return last().values("otel_hardware.source.up", otel_hardware_source=SOURCE)
 
 
-source_runner.SHORTEST_PERIOD = 0.2  # the driver counts as dead after 0.6 s instead of 3
+pace.SHORTEST_PERIOD = 0.2  # the driver counts as dead after 0.6 s instead of 3
 filesystem._SLOWER = 1
 session._LONGEST_JOIN = 0.2
 meters = provider(JOURNAL, 0.1)

@@ -56,7 +56,7 @@ def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **option
     try:
         session = made._session
         assert session is not None
-        wait_for(lambda: all(runner.duration is not None for runner in session.runners), 20, "first scrape")
+        wait_for(lambda: all(runner.pace.duration is not None for runner in session.runners), 20, "first scrape")
         session.read_now(20)
         wait_for(lambda: known(made), 20, "instruments of all rows")
         yield session
@@ -188,8 +188,8 @@ def test_slow_endpoint_does_not_delay_others() -> None:
             assert session is not None
             wait_for(lambda: stuck.requests, 20, "request to the slow one")
             runners = {runner.name: runner for runner in session.runners}
-            wait_for(lambda: runners["openmetrics:quick"].duration is not None, 20, "answer of the quick one")
-            assert runners["openmetrics:stuck"].duration is None
+            wait_for(lambda: runners["openmetrics:quick"].pace.duration is not None, 20, "answer of the quick one")
+            assert runners["openmetrics:stuck"].pace.duration is None
         finally:
             going.set()
             made.uninstrument()

@@ -155,8 +155,8 @@ class Collector:
             source = {SOURCE: runner.name}
             if runner.state is State.UP or problem is not None:  # else it has not been read yet
                 own[SOURCE_UP].append((int(problem is None and runner.is_fresh(now)), source))
-            if runner.state is State.UP and runner.duration is not None:
-                own[SOURCE_READ_DURATION].append((runner.duration, source))
+            if runner.state is State.UP and runner.pace.duration is not None:
+                own[SOURCE_READ_DURATION].append((runner.pace.duration, source))
         total = self._cpu_time_before + sum(task.cpu_time for task in (*self.runners, *self._tasks))
         self._cpu_time.total = max(float(self._cpu_time.total), total)
         own[OWN_CPU_TIME].append((self._cpu_time.total, {}))
