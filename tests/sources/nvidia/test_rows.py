@@ -36,140 +36,8 @@ from opentelemetry.instrumentation.hardware.accelerators.device import TIMED
 
 GIB = 1024 * MIB
 
-
 # Whether the binding has the fan speed in RPM. The oldest does not.
 REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
-
-# By GPU, what is exported two seconds after the first reading: a metric, and the attributes and value of each series.
-# Calculated from the numbers of `tests/tools/nvml.py`.
-ROWS: dict[Callable[[], Gpu], str] = {
-    h100: """
-        hw.energy 5001025.2
-        hw.errors corrected 30; nvlink_crc 18; nvlink_recovery 1; nvlink_replay 2; row_remap 3; sram_corrected 7
-        hw.errors pcie_correctable 7; pcie_fatal 0; pcie_non_fatal 0; pcie_replay 5; sram_uncorrected 1; uncorrected 0
-        hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
-        hw.gpu.frequency graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
-        hw.gpu.frequency.limit graphics 1.98e9; memory 2.619e9; sm 1.98e9; video 1.545e9
-        hw.gpu.io nvlink receive 57086705664; nvlink transmit 95741411328; pcie receive 0; pcie transmit 0
-        hw.gpu.memory.limit 85520809984
-        hw.gpu.memory.peak 52428800000
-        hw.gpu.memory.usage 52428800000
-        hw.gpu.memory.utilization 0.613053127184
-        hw.gpu.nvlink.up 18
-        hw.gpu.pcie.generation 5
-        hw.gpu.pcie.generation.limit 5
-        hw.gpu.pcie.width 16
-        hw.gpu.pcie.width.limit 16
-        hw.gpu.performance_state 0
-        hw.gpu.recovery_action 0
-        hw.gpu.sm.occupancy 0.41
-        hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
-        hw.gpu.time decoder 0.22; encoder 0.06; general 1.76; jpeg 0; memory 1.06; ofa 0
-        hw.gpu.utilization decoder 0.11; dram 0.53; encoder 0.03; fp16 0.02; fp32 0.12; fp64 0.04; general 0.88
-        hw.gpu.utilization jpeg 0; memory 0.53; ofa 0; sm 0.76; tensor 0.62
-        hw.gpu.utilization.peak 0.88
-        hw.power 512.6
-        hw.power.limit default 700; enforced 700; max 700
-        hw.power.peak 512.6
-        hw.power.utilization 0.732285714286
-        hw.status degraded 0; failed 0; ok 1
-        hw.temperature gpu 61; memory 72
-        hw.temperature.peak gpu 61; memory 72
-    """,
-    a100: """
-        hw.energy 5000624.68
-        hw.errors corrected 30; nvlink_crc 1; nvlink_recovery 3; nvlink_replay 2; row_remap 3; sram_corrected 7
-        hw.errors pcie_correctable 7; pcie_fatal 0; pcie_non_fatal 0; pcie_replay 5; sram_uncorrected 1; uncorrected 0
-        hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
-        hw.gpu.frequency graphics 1.41e9; memory 1.593e9; sm 1.41e9; video 1.275e9
-        hw.gpu.frequency.limit graphics 1.41e9; memory 1.593e9; sm 1.41e9; video 1.29e9
-        hw.gpu.io nvlink receive 38057803776; nvlink transmit 63827607552
-        hw.gpu.memory.limit 85899345920
-        hw.gpu.memory.peak 41943040000
-        hw.gpu.memory.usage 41943040000
-        hw.gpu.memory.utilization 0.48828125
-        hw.gpu.nvlink.up 12
-        hw.gpu.pcie.generation 4
-        hw.gpu.pcie.generation.limit 4
-        hw.gpu.pcie.width 16
-        hw.gpu.pcie.width.limit 16
-        hw.gpu.performance_state 0
-        hw.gpu.recovery_action 0
-        hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 90.25; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
-        hw.gpu.time decoder 0.22; encoder 0.06; general 1.76; jpeg 0; memory 1.06; ofa 0
-        hw.gpu.utilization decoder 0.11; encoder 0.03; general 0.88; jpeg 0; memory 0.53; ofa 0
-        hw.gpu.utilization.peak 0.88
-        hw.power 312.34
-        hw.power.limit default 400; enforced 400; max 400
-        hw.power.peak 312.34
-        hw.power.utilization 0.78085
-        hw.status degraded 0; failed 0; ok 1
-        hw.temperature gpu 61; memory 72
-        hw.temperature.limit high.critical gpu 92; high.degraded gpu 89; max gpu 85; max memory 95
-        hw.temperature.peak gpu 61; memory 72
-    """,
-    t4: """
-        hw.energy 5000076.24
-        hw.errors corrected 37; pcie_replay 0; retired_page 3; uncorrected 1
-        hw.errors xid 119 0; xid 48 0; xid 63 0; xid 64 0; xid 74 0; xid 79 0; xid 94 0; xid 95 0; xid other 0
-        hw.gpu.frequency graphics 1.065e9; memory 5e9; sm 1.065e9; video 9.9e8
-        hw.gpu.frequency.limit graphics 1.59e9; memory 5.001e9; sm 1.59e9; video 1.47e9
-        hw.gpu.memory.limit 16106127360
-        hw.gpu.memory.peak 5242880000
-        hw.gpu.memory.usage 5242880000
-        hw.gpu.memory.utilization 0.325520833333
-        hw.gpu.pcie.generation 3
-        hw.gpu.pcie.generation.limit 3
-        hw.gpu.pcie.width 8
-        hw.gpu.pcie.width.limit 16
-        hw.gpu.performance_state 0
-        hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 12.5; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
-        hw.gpu.time decoder 0.22; encoder 0.06; general 0.82; memory 0.34
-        hw.gpu.utilization decoder 0.11; encoder 0.03; general 0.41; memory 0.17
-        hw.gpu.utilization.peak 0.41
-        hw.power 38.12
-        hw.power.limit default 70; enforced 70; max 70
-        hw.power.peak 38.12
-        hw.power.utilization 0.544571428571
-        hw.status degraded 0; failed 0; ok 1
-        hw.temperature gpu 52
-        hw.temperature.limit high.critical gpu 96; high.degraded gpu 93; max gpu 85
-        hw.temperature.peak gpu 52
-    """,
-    geforce: """
-        hw.energy 5000574.9
-        hw.errors pcie_replay 0
-        hw.fan.speed fan0 1620
-        hw.fan.speed_ratio fan0 0.45; fan1 0.47
-        hw.gpu.frequency graphics 2.52e9; memory 10.501e9; sm 2.52e9; video 1.98e9
-        hw.gpu.frequency.limit graphics 3.105e9; memory 10.501e9; sm 3.105e9; video 2.415e9
-        hw.gpu.memory.limit 25757220864
-        hw.gpu.memory.peak 10485760000
-        hw.gpu.memory.usage 10485760000
-        hw.gpu.memory.utilization 0.407099820876
-        hw.gpu.pcie.generation 4
-        hw.gpu.pcie.generation.limit 4
-        hw.gpu.pcie.width 16
-        hw.gpu.pcie.width.limit 16
-        hw.gpu.performance_state 2
-        hw.gpu.throttle.time application_clocks 0; power_brake 0; power_cap 0; slowdown_hw 0; sync_boost 0
-        hw.gpu.throttle.time thermal_hw 0; thermal_sw 0; display_clocks 0; board_limit 0; reliability 0
-        hw.gpu.time decoder 0.22; encoder 0.06; general 1.94; jpeg 0; memory 0.88; ofa 0
-        hw.gpu.utilization decoder 0.11; encoder 0.03; general 0.97; jpeg 0; memory 0.44; ofa 0
-        hw.gpu.utilization.peak 0.97
-        hw.power 287.45
-        hw.power.limit default 450; enforced 450; max 450
-        hw.power.peak 287.45
-        hw.power.utilization 0.638777777778
-        hw.status degraded 0; failed 0; ok 1
-        hw.temperature gpu 64
-        hw.temperature.limit high.critical gpu 99; high.degraded gpu 96; max gpu 84
-        hw.temperature.peak gpu 64
-    """,
-}
 
 # By GPU, texts in the list of missing metrics.
 MISSING: dict[Callable[[], Gpu], set[str]] = {
@@ -203,15 +71,11 @@ def values_of(exported: Exported) -> dict[tuple[str, str], float]:
     return found
 
 
-@pytest.mark.parametrize("make", ROWS, ids=lambda make: make.__name__)
-def test_gpu_rows_have_the_expected_values_and_units(tmp_path: Path, make: Callable[[], Gpu]) -> None:
+@pytest.mark.parametrize("make", MISSING, ids=lambda make: make.__name__)
+def test_gpu_names_what_it_does_not_report(tmp_path: Path, make: Callable[[], Gpu]) -> None:
     with simulated_gpus(tmp_path, make()) as machine:
         machine.tick(0)
-        found = values_of(machine.tick(2))
-        expected = rows(ROWS[make])
-        if not REVOLUTIONS:
-            expected.pop(("hw.fan.speed", "fan0"), None)
-        assert found == pytest.approx(expected, rel=1e-9)
+        machine.tick(2)
         assert machine.up()
         for words in MISSING[make]:
             assert machine.unsupported(words), words
