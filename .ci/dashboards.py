@@ -250,19 +250,23 @@ _UNITS: Final = {
 
 
 def vmui(name: str) -> str:
-    """Return a dashboard for vmui as JSON. It has no variables, so each panel shows all hosts, devices and jobs."""
+    """Return a dashboard for vmui as JSON. It has no variables, so each panel shows all hosts, devices and jobs.
+
+    All panels are in one row, because vmui opens only the first one. A legend of many devices would be longer than the
+    panel; a tooltip has their names.
+    """
     title, panels, _ = BOARDS[name]
-    made = []
+    made: list[dict[str, Any]] = []
     for panel in panels:
         query = re.sub(r"\$(host|device|job)\b", ".*", panel.query)
         query = query.replace("$__rate_interval", "5m").replace("$__range", "1h")
-        alias = (
+        legend = (
             f"{{{{{HOST}}}}} {panel.legend}" if "$host" in panel.query and HOST not in panel.legend else panel.legend
         )
-        one = {"title": panel.title, "unit": _UNITS[panel.unit], "expr": [query], "showLegend": True, "width": 6}
-        made.append(one | ({"alias": [alias]} if alias else {}))
-    rows = [{"panels": made[at : at + 2]} for at in range(0, len(made), 2)]
-    return json.dumps({"title": title, "rows": rows}, indent=2) + "\n"
+        shown = HOST not in legend and NAME not in legend
+        one = {"title": panel.title, "unit": _UNITS[panel.unit], "expr": [query], "showLegend": shown, "width": 6}
+        made.append(one | ({"alias": [legend]} if legend else {}))
+    return json.dumps({"title": title, "rows": [{"panels": made}]}, indent=2) + "\n"
 
 
 if __name__ == "__main__":

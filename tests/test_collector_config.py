@@ -424,10 +424,12 @@ def test_gateway_bounds_what_becomes_a_label(tmp_path: Path, trusted: Certificat
     with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far) as near:
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(near.grpc), 3_600_000)
         provider = MeterProvider([reader], Resource(attributes), shutdown_on_exit=False)
-        provider.get_meter("trial").create_gauge("trial.level").set(7, {"url.full": "/?user=7", "hw.id": "GPU-1"})
+        meter = provider.get_meter("trial", "1.2.3")
+        meter.create_gauge("trial.level").set(7, {"url.full": "/?user=7", "hw.id": "GPU-1"})
         provider.shutdown()
         points = far.wait(lambda points: values(points, "trial.level") == [7])
     assert points[0].attributes == {"hw.id": "GPU-1"}
+    assert (points[0].scope, points[0].version) == ("trial", "")
     kept = {"service.name", "service.instance.id", "host.name", "host.id", "slurm.job.id", "rack"}
     assert {*points[0].resource} - {"host.id"} == kept - {"host.id"}
 

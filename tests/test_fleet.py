@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+import yaml
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from tests.fleet.hosts import points_of
 from tests.support.children import PATIENCE, ROOT, started
+from tests.support.sink import Sink
 from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait
+
+from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS
 
 # The simulated GPUs of each host. A second is a minute.
 HOSTS = {
@@ -22,7 +32,7 @@ HOSTS = {
 }
 
 # Parts of queries that find nothing here: no host has stopped, and every source can be read.
-NOTHING = (" offset 15m", "otel_hardware_source_up == 0")
+NOTHING = ("present_over_time", "otel_hardware_source_up == 0")
 
 
 def blocks() -> list[str]:
@@ -90,3 +100,38 @@ def test_alerts_find_the_right_hosts(server: Prometheus) -> None:
     }
     for part, host in expected.items():
         wait(lambda: host in hosts(part), PATIENCE, f"{host} in {part}")  # noqa: B023 - called at once
+
+
+def test_page_asks_for_hosts_that_have_stopped_as_the_alert_does() -> None:
+    groups = yaml.safe_load((ROOT / "collector-config" / "alerts" / "alerts.yml").read_text())["groups"]
+    (alert,) = (rule for group in groups for rule in group["rules"] if rule["alert"] == "HardwareTelemetryMissing")
+    assert alert["expr"] in blocks()
+
+
+def of_page(row: str) -> dict[str, list[float]]:
+    """The numbers of a row of the table of presets, by preset."""
+    page = (ROOT / "docs" / "fleet.md").read_text()
+    (cells,) = re.findall(rf"^\| {re.escape(row)}[^|]*\|(.+)\|$", page, re.MULTILINE)
+    numbers = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells.split("|")]
+    return dict(zip(PRESETS, numbers, strict=True))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_page_has_the_size_of_an_export(preset: str) -> None:
+    flags = "run --simulate 8xH100 --hosts 1 --backfill 90s --duration 0 --interval 15 --sample-interval 15"
+    own = {"OTEL_PYTHON_HARDWARE_PRESET": preset}
+    with Sink() as sink:
+        command = [sys.executable, "-m", "opentelemetry.instrumentation.hardware", *flags.split()]
+        subprocess.run(command, env=os.environ | sink.environment() | own, check=True, capture_output=True)
+    body = sink.bodies[-1]
+    points = points_of(ExportMetricsServiceRequest.FromString(body))
+    events = {tuple(sorted((each.key, str(each.value)) for each in point.attributes)) for point in points}
+    assert of_page("points, each of a series")[preset] == [len(points)]
+    assert of_page("KB / compressed")[preset] == pytest.approx(
+        [len(body) / 1e3, len(gzip.compress(body)) / 1e3], rel=0.02
+    )
+    assert of_page("Datadog: custom metrics")[preset] == [len(points)]
+    assert of_page("Honeycomb: events of an export")[preset] == [len(events)]
+    month = 30 * 24 * 60  # exports, one each minute
+    assert of_page("Honeycomb: million events")[preset] == pytest.approx([len(events) * month / 1e6], rel=0.01)
+    assert of_page("Honeycomb: million data points")[preset] == pytest.approx([len(points) * month / 1e6], rel=0.01)

@@ -3,6 +3,8 @@
 python -m tests.fleet losses        everything fails in turn, and nothing that was accepted is lost (8 minutes)
 python -m tests.fleet kubernetes    manifests, chart and gateway with a real API server; the Operator's steps
 python -m tests.fleet slurm         the prolog, the epilog and a job on two nodes
+python -m tests.fleet vmui          the dashboards in VictoriaMetrics' own page, in a real browser (2 minutes)
+python -m tests.fleet scale         what 1,000 hosts cost a Collector and the databases, known and new (15 minutes)
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import get_args
 
-from tests.fleet import kubernetes, losses, slurm
+from tests.fleet import kubernetes, losses, scale, slurm, vmui
 from tests.fleet.hosts import real_export
 from tests.tools import Missing
 
@@ -42,11 +44,20 @@ def main() -> int:
     one.add_argument("--store", nargs="+", choices=get_args(losses.Kind), default=get_args(losses.Kind))
     commands.add_parser("kubernetes")
     commands.add_parser("slurm")
+    looked = commands.add_parser("vmui")
+    looked.add_argument("--pictures", type=Path, help="a folder for a picture of each dashboard")
+    sized = commands.add_parser("scale")
+    sized.add_argument("--hosts", type=int, default=1000)
+    sized.add_argument("--rounds", type=int, default=4)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         try:
             if arguments.command == "losses":
                 good = _losses(Path(folder), arguments)
+            elif arguments.command == "vmui":
+                good = vmui.run(Path(folder), arguments.pictures, _say)
+            elif arguments.command == "scale":
+                good = scale.run(Path(folder), arguments.hosts, arguments.rounds, _say)
             else:
                 good = {"kubernetes": kubernetes.run, "slurm": slurm.run}[arguments.command](Path(folder), _say)
         except Missing as missing:
