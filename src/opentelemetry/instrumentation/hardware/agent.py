@@ -185,7 +185,8 @@ class Agent:
         path = [each for each in sys.path if os.path.isabs(each)]  # not what is relative to the current folder
         program = _PROGRAM.format(path=path, arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
-        environ = {**_environment(), **_resource_variables(self._resource()), **_as_variables(self._options)}
+        own = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
+        environ = {**own, **_resource_variables(self._resource()), **_as_variables(self._options)}
         child = self._child = start_detached("the agent", line, environ, self._ledgers, _STOP, keeper=False)
         if self._stopping.is_set():  # stop() did not see this child yet
             child.terminate()
@@ -232,10 +233,6 @@ class Agent:
 
 class _SilentError(Exception):
     """The agent gives no sign of life: it is stopped, or the system does not let it run."""
-
-
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
 
 
 def _resource_variables(resource: Mapping[str, object]) -> dict[str, str]:

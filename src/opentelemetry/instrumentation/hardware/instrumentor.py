@@ -149,7 +149,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 self._reporter = Reporter(os.environ, config.reporter or "auto")
                 self._reporter.join()
                 if uwsgi.forks_later():
-                    self._defer(again)
+                    self._deferred.append(again)  # it starts after the fork, in each worker
+                    if len(self._deferred) == 1:
+                        uwsgi.call_in_workers(self._start_deferred)
                     return
                 if config.mode == "agent" and _needs_agent(config) and self._start_agent(provider, config, kwargs):
                     return
@@ -170,12 +172,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
         with suppress(Exception):
             self._uninstrument()
-
-    def _defer(self, start: Callable[[], None]) -> None:
-        """Start after the fork, in each worker of uWSGI."""
-        self._deferred.append(start)
-        if len(self._deferred) == 1:
-            uwsgi.call_in_workers(self._start_deferred)
 
     def _start_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []

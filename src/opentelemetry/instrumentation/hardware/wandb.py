@@ -435,10 +435,6 @@ def _row(
     return name, unit, formula, _series(metric, attributes, factor), (metric,), close
 
 
-def _ipus(points: Points) -> dict[int, str]:
-    return {number: device for number, device in points.numbered("ipu").items() if device in points.used}
-
-
 def _tpus(points: Points) -> dict[int, str]:
     return points.numbered("tpucore") or points.numbered("tpu")
 
@@ -652,7 +648,7 @@ _IPU = "of gcipuinfo, of each IPU that the process or a child of it uses"
 
 # The keys that W&B reported for an IPU until its Go backend became the default (0.18).
 GRAPHCORE: Final = _each(
-    _ipus,
+    lambda points: {number: device for number, device in points.numbered("ipu").items() if device in points.used},
     *(
         _row(f"ipu.{{i}}.{name} ({unit})", unit, f"`{name}` {_IPU}", metric, attributes, factor)
         for name, unit, metric, attributes, factor in (
@@ -677,10 +673,6 @@ OPENMETRICS: Final = (
 
 _HBM_SHARE = _share(c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT)
 _HBM_METRICS = (c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT)
-
-
-def _size(attributes: Attributes) -> str:
-    return _word(attributes.get(c.TPU_BUFFER_SIZE, ""))
 
 
 TPU: Final = (
@@ -740,8 +732,8 @@ TPU: Final = (
             ("hostComputeLatency", "compute"),
         )
         for key in _distribution(
-            f"tpu.{name}.{{size}}", f"the latencies of transfers ({kind})", c.GOOGLE_TPU_TRANSFER_LATENCY, _size,
-            {c.TPU_TRANSFER_KIND: kind},
+            f"tpu.{name}.{{size}}", f"the latencies of transfers ({kind})", c.GOOGLE_TPU_TRANSFER_LATENCY,
+            lambda attributes: _word(attributes.get(c.TPU_BUFFER_SIZE, "")), {c.TPU_TRANSFER_KIND: kind},
         )
     ),
     *_distribution("tpu.grpcTcpMinRtt", "the shortest round trips of connections", c.GOOGLE_TPU_TCP_ROUND_TRIP),

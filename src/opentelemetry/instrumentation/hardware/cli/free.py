@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -158,7 +158,10 @@ def run(arguments: argparse.Namespace) -> int:
             ordered = sorted(gpus, key=lambda gpu: (gpu.used or 0, 1.0 if gpu.busy is None else gpu.busy))
             print(",".join(gpu.choice.word for gpu in ordered[: arguments.count]), flush=True)
             return 0
-    raise Mistake(_too_few(arguments.count, {kind: len(gpus) for kind, gpus in idle.items()}, busy), 1)
+    found = " and ".join(_count_of(len(gpus), kind) for kind, gpus in idle.items()) or "none"
+    more = [f"{len(busy) - _NAMED} more are busy"] if len(busy) > _NAMED else []
+    reasons = ", ".join([*busy[:_NAMED], *more]) or "there are no more"
+    raise Mistake(f"{_count_of(arguments.count, 'GPU')} requested, {found} idle: {reasons}", 1)
 
 
 # -- the arguments
@@ -325,13 +328,6 @@ def _reason(gpu: _Gpu, limits: _Limits) -> str:
         exclusive = f"is in compute mode {mode} and " if mode else ""
         return f"{exclusive}runs {f'process {others[0]}' if len(others) == 1 else f'{len(others)} processes'}"
     return ""
-
-
-def _too_few(wanted: int, idle: Mapping[str, int], busy: Sequence[str]) -> str:
-    found = " and ".join(_count_of(count, kind) for kind, count in idle.items()) or "none"
-    more = [f"{len(busy) - _NAMED} more are busy"] if len(busy) > _NAMED else []
-    reasons = ", ".join([*busy[:_NAMED], *more]) or "there are no more"
-    return f"{_count_of(wanted, 'GPU')} requested, {found} idle: {reasons}"
 
 
 def _count_of(count: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli import figures
+from opentelemetry.instrumentation.hardware.cli import figures, host_figures
 from opentelemetry.instrumentation.hardware.cli.figures import total
 from opentelemetry.instrumentation.hardware.cli.layout import clip, columns
 from opentelemetry.instrumentation.hardware.cli.quantity import fraction, quantity
@@ -40,11 +40,11 @@ def _device_lines(view: View, width: int) -> list[str]:
 
 
 def _host(view: View) -> Iterator[str]:
-    busy = figures.cpu_busy(view)
+    busy = host_figures.cpu_busy(view)
     if busy is not None:
         count = total(view, c.SYSTEM_CPU_LOGICAL_COUNT)
         yield f"CPU {quantity(busy, '%')} of {count}" if count else f"CPU {quantity(busy, '%')}"
-    used = figures.used_memory(view)
+    used = host_figures.used_memory(view)
     if used is not None:
         yield f"memory {fraction(used, total(view, c.SYSTEM_MEMORY_LIMIT), 'By')}"
     limit = total(view, c.CONTAINER_MEMORY_LIMIT)

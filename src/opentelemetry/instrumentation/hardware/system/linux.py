@@ -70,8 +70,7 @@ class LinuxMachine:
         online = self._files.online()
         if online != self._cpu_counts[0]:  # a file of each CPU is read only if their number has changed
             folders = [f"{_CPUS}/cpu{number}/topology" for number in self._cpu_numbers()]
-            # The logical CPUs of a core identify it. Before Linux 4.18 the file had another name.
-            names = "core_cpus_list", "thread_siblings_list"
+            names = "core_cpus_list", "thread_siblings_list"  # its CPUs identify a core; the second, before Linux 4.18
             cores = {self._read(f"{each}/{names[0]}") or self._read(f"{each}/{names[1]}") for each in folders}
             self._cpu_counts = online, len(cores - {b""}) or None  # one that is offline has none
         return self._cpu_counts

@@ -112,12 +112,17 @@ def device_page(readout: Readout, history: History, device: Device, width: int, 
     )
     for name, metrics in _ROWS:
         lines += _labelled(name, [*_values(view, points, metrics)], width)
-    lines += _labelled("energy", [*_energy(readout, device)], width)
+    joules = readout.energy.get(device.id)
+    if joules is not None:
+        since = [("since the start of this view", DIM)]
+        lines += _labelled("energy", [_item("", quantity(joules, "J")), since], width)
     lines += _labelled("throttled", [*_throttling(view, points)], width)
     lines += _labelled("traffic", [*_traffic(view, device)], width)
     lines += _labelled("errors", [*_errors(view, points)], width)
     lines += _labelled("others", [*_others(view, points)], width)
-    lines += _labelled("card", [*_card(points)], width)
+    cards = [attributes for metric in (c.HW_GPU_INFO, c.HW_NPU_INFO) for _, attributes in points.get(metric, ())]
+    facts = [_item(name, str(card[key]), "") for card in cards for key, name in _FACTS.items() if key in card]
+    lines += _labelled("card", facts, width)
     lines += _parts(readout, device, width)
     lines += _holders(readout, device, width)
     lines += device_graphs(history, device, width, height - len(lines))
@@ -191,13 +196,6 @@ def _text(
     return value_text(metric, value) + ("" if rate is None else f" {rate_text(metric, rate)}")
 
 
-def _energy(readout: Readout, device: Device) -> Iterator[Line]:
-    joules = readout.energy.get(device.id)
-    if joules is not None:
-        yield _item("", quantity(joules, "J"))
-        yield [("since the start of this view", DIM)]
-
-
 def _throttling(view: View, points: Points) -> Iterator[Line]:
     quiet: list[Line] = []
     for value, attributes in points.get(c.HW_GPU_THROTTLE_TIME, ()):
@@ -253,13 +251,6 @@ _FACTS = {
     c.GPU_PERSISTENCE_MODE: "persistence",
     c.HW_ID: "",
 }
-
-
-def _card(points: Points) -> Iterator[Line]:
-    for _, attributes in (*points.get(c.HW_GPU_INFO, ()), *points.get(c.HW_NPU_INFO, ())):
-        for key, name in _FACTS.items():
-            if key in attributes:
-                yield _item(name, str(attributes[key]), "")
 
 
 # -- parts and holders

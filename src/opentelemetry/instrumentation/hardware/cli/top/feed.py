@@ -74,17 +74,12 @@ class Feed:
             return facts
 
         used = holders(self._session, names, read)
-        verdicts = self._verdicts(view) if devices else {}
-        return Readout(view, devices, [*used, *others(facts, used)], verdicts, self._energy(view))
-
-    def _verdicts(self, view: View) -> Mapping[str, Verdict]:
-        now = self._session.clock()
-        seconds = now - self._read if self._read is not None else view.window
-        self._read = now
-        observe(self._judge, self._session, view, now, seconds)
-        return self._judge.verdicts()
-
-    def _energy(self, view: View) -> Mapping[str, float]:
+        if devices:
+            now = self._session.clock()
+            observe(self._judge, self._session, view, now, view.window if self._read is None else now - self._read)
+            self._read = now
         joules = {str(each[c.HW_ID]): float(value) for value, each in view.points(c.HW_ENERGY)}
         self._first_energy = {device: self._first_energy.get(device, value) for device, value in joules.items()}
-        return {device: value - self._first_energy[device] for device, value in joules.items()}
+        energy = {device: value - self._first_energy[device] for device, value in joules.items()}
+        verdicts = self._judge.verdicts() if devices else {}
+        return Readout(view, devices, [*used, *others(facts, used)], verdicts, energy)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli import figures
+from opentelemetry.instrumentation.hardware.cli import figures, host_figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.pipeline.view import View
@@ -57,9 +57,9 @@ def _figures(view: View, devices: Sequence[Device]) -> Iterator[tuple[Key, float
                 yield (str(attributes[c.GPU_TASK]), str(attributes[c.HW_ID])), value
         for (device_id, link), rates in figures.links(view).items():
             yield (link, device_id), sum(rates.values())
-    yield ("cpu", ""), figures.cpu_busy(view)
-    yield ("memory", ""), ratio(figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT))
-    for kind, flows in (("disk", figures.disks(view)), ("network", figures.networks(view))):
+    yield ("cpu", ""), host_figures.cpu_busy(view)
+    yield ("memory", ""), ratio(host_figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT))
+    for kind, flows in (("disk", host_figures.disks(view)), ("network", host_figures.networks(view))):
         if flows:
             yield (kind, ""), sum(flow.inward + flow.outward for flow in flows)
 

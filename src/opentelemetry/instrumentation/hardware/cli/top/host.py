@@ -7,8 +7,8 @@ from textwrap import shorten
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli import figures
-from opentelemetry.instrumentation.hardware.cli.figures import Flow, Space
+from opentelemetry.instrumentation.hardware.cli import figures, host_figures
+from opentelemetry.instrumentation.hardware.cli.host_figures import Flow, Space
 from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.top.history import History, ratio
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
@@ -63,7 +63,7 @@ class Content(NamedTuple):
 
 def cpu(view: View, history: History, width: int, height: int) -> Content:
     """Return total utilization with its modes, its history, and the cores."""
-    busy, modes, cores = figures.cpu_busy(view), figures.cpu_modes(view), figures.cores(view)
+    busy, modes, cores = host_figures.cpu_busy(view), host_figures.cpu_modes(view), host_figures.cores(view)
     if busy is None:
         return Content([[("no CPU utilization", DIM)]], "CPU")
     style = level(busy, *BUSY)
@@ -145,7 +145,7 @@ def _gauge(label: str, share: float | None, width: int, style: str, text: str) -
 
 def memory(view: View, history: History, width: int, height: int) -> Content:
     """Return memory, swap, the limit of the container, pressure, and the history of memory."""
-    used, limit = figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
+    used, limit = host_figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
     lines = [
         _gauge(
             label, ratio(amount, whole), width, level(ratio(amount, whole) or 0.0, *FULL), f"{part(amount, whole):>11}"
@@ -160,7 +160,7 @@ def memory(view: View, history: History, width: int, height: int) -> Content:
 
 
 def _memories(view: View) -> Iterator[tuple[str, Number | None, Number | None]]:
-    yield "used", figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
+    yield "used", host_figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
     swap = figures.total(view, c.SYSTEM_PAGING_USAGE)
     if swap:
         yield "swap", figures.of_state(view, c.SYSTEM_PAGING_USAGE, c.PAGING_STATE, "used"), swap
@@ -172,7 +172,7 @@ def _memories(view: View) -> Iterator[tuple[str, Number | None, Number | None]]:
 
 def _pressure(view: View, width: int) -> Iterator[Line]:
     items: list[Line] = []
-    for name, (some, _) in figures.pressure(view).items():
+    for name, (some, _) in host_figures.pressure(view).items():
         style = level(some, *WAITING)
         items.append([(f"{name} ", DIM), (percent(some), "" if style == GOOD else style)])
     if items:
@@ -184,7 +184,7 @@ def _pressure(view: View, width: int) -> Iterator[Line]:
 
 def traffic(view: View, history: History, width: int, height: int) -> Content:
     """Return the rates of disks and network interfaces, with the history of their sums if there is room."""
-    flows = {"disk": figures.disks(view), "network": figures.networks(view)}
+    flows = {"disk": host_figures.disks(view), "network": host_figures.networks(view)}
     rows = [flow for each in flows.values() for flow in each]
     busy = max((width_of(_busy(flow, 0)) for flow in rows), default=4)
     columns: list[Column[Flow]] = [
@@ -224,8 +224,8 @@ def _busy(flow: Flow, _: int) -> Line:
 
 def storage(view: View, width: int) -> Content:
     """Return the file systems and the temperatures of the host."""
-    spaces = sorted(figures.filesystems(view), key=_fullness, reverse=True)
-    sensors = sorted(figures.sensors(view), key=lambda sensor: sensor.value, reverse=True)
+    spaces = sorted(host_figures.filesystems(view), key=_fullness, reverse=True)
+    sensors = sorted(host_figures.sensors(view), key=lambda sensor: sensor.value, reverse=True)
     layout = Layout(_space_columns(spaces), width)
     lines = [layout.row(space) for space in spaces]
     if sensors:

@@ -40,7 +40,13 @@ def process_page(readout: Readout, history: History, pid: int, width: int, heigh
     lines: list[Line] = []
     for at, line in enumerate(wrap(process.command or "-", max(width - _LABEL, 20))):
         lines.append([(f"{'' if at else 'command':<{_LABEL}}", DIM), (line, STRONG)])
-    for name, items in (("", [*_facts(process)]), ("devices", [*_devices(readout, rows)])):
+    facts: list[Line] = [
+        [("user ", DIM), (process.user or "-", "")],
+        [("CPU ", DIM), (percent(process.cpu), STRONG)],
+        [("memory ", DIM), (size(process.memory), STRONG)],
+        *([[("age ", DIM), (age(process.age), "")]] if process.age is not None else []),
+    ]
+    for name, items in (("", facts), ("devices", [*_devices(readout, rows)])):
         lines += [
             [(f"{'' if at else name:<{_LABEL}}", DIM), *line] for at, line in enumerate(flowed(items, width - _LABEL))
         ]
@@ -53,14 +59,6 @@ def process_page(readout: Readout, history: History, pid: int, width: int, heigh
         lines += graph([None if value is None else value / highest for value in values], width, tall - 1)
         lines.append(axis(history.seconds(width), width))
     return Drawn(lines, f"Process {pid}", "esc back · k kill")
-
-
-def _facts(process: Process) -> Iterator[Line]:
-    yield [("user ", DIM), (process.user or "-", "")]
-    yield [("CPU ", DIM), (percent(process.cpu), STRONG)]
-    yield [("memory ", DIM), (size(process.memory), STRONG)]
-    if process.age is not None:
-        yield [("age ", DIM), (age(process.age), "")]
 
 
 def _devices(readout: Readout, rows: list[Process]) -> Iterator[Line]:

@@ -42,7 +42,14 @@ def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, i
         ),
         Column[Process]("USER", min(max(user, 5), _LOGIN), _user, lambda each: each.user, rank=5),
         Column[Process]("MEMORY", 7, _device_memory, lambda each: -(each.device_memory or 0), rank=3, right=True),
-        Column[Process]("CPU", 6, _cpu, lambda each: -(each.cpu or 0.0), rank=2, right=True),
+        Column[Process](
+            "CPU",
+            6,
+            lambda each, _: UNKNOWN if each.cpu is None else [(percent(each.cpu), "" if each.cpu >= 0.005 else DIM)],
+            lambda each: -(each.cpu or 0.0),
+            rank=2,
+            right=True,
+        ),
         Column[Process](
             "RSS",
             6,
@@ -114,10 +121,6 @@ def _device_memory(process: Process, _: int) -> Line:
     if not process.device:
         return []
     return UNKNOWN if process.device_memory is None else [(size(process.device_memory), STRONG)]
-
-
-def _cpu(process: Process, _: int) -> Line:
-    return UNKNOWN if process.cpu is None else [(percent(process.cpu), "" if process.cpu >= 0.005 else DIM)]
 
 
 def age(seconds: float) -> str:

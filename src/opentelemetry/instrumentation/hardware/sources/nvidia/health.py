@@ -101,7 +101,8 @@ class Health:
                 self._sums[f.nvlink_io(link, way)] = (((number, link),),)
         for field, alternatives in self._sums.items():
             for ids in alternatives:
-                (rarely if min(scope for _, scope in ids) < 0 else often).update(_expanded(ids, counts))
+                is_of_each_link = any(scope < 0 for _, scope in ids)
+                (rarely if is_of_each_link else often).update(_expanded(ids, counts))
             self._sums[field] = tuple(_expanded(ids, counts) for ids in alternatives)
         self._often, self._rarely = tuple(sorted(often - rarely)), tuple(sorted(rarely))
 
@@ -145,7 +146,7 @@ class Health:
                 self._is_flagged[name] = any(words[flag] for flag in flags)
         words = self._structure(*f.FABRIC)
         if words:
-            *_, status, _, state, health = words
+            *_cluster, status, _clique, state, health = words
             self.fabric = fabric_state(state & 0xFF, status, health)  # the state is a byte
 
     def _structure(self, name: str, version: int) -> list[int]:
