@@ -72,11 +72,15 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         for child in children:
             child.communicate(timeout=PATIENCE)
             assert child.returncode == 0
-        steps = [span for span in collector.spans() if span.name == "train.step"]
+
+        def is_stored(store: Store) -> bool:
+            spans = collector.spans()  # anew each time: the file may have the last ones later than the database
+            steps = sum(span.name == "train.step" for span in spans)
+            count = store.query("sum(traces_span_metrics_duration_seconds_count)")
+            return count[0][1] == steps and stored(store) == pytest.approx(spent(spans))
+
         for store in stores.values():
-            count = "sum(traces_span_metrics_duration_seconds_count)"
-            wait(lambda: store.query(count)[0][1] == len(steps), PATIENCE, "all steps")  # noqa: B023 - called at once
-            wait(lambda: stored(store) == pytest.approx(spent(collector.spans())), PATIENCE, "all joules")  # noqa: B023
+            wait(lambda: is_stored(store), PATIENCE, "all steps and joules")  # noqa: B023 - called at once
         yield Measured(collector.spans(), stores)
 
 
