@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -69,19 +69,19 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
             return all(seen.count(name) >= 10 for name in names)
 
         wait(are_there, PATIENCE, "ten spans of each name with joules")
+        rounds = []
         for child in children:
-            child.communicate(timeout=PATIENCE)
+            rounds.append(int(child.communicate(timeout=PATIENCE)[0]))
             assert child.returncode == 0
-
-        def is_stored(store: Store) -> bool:
-            spans = collector.spans()  # anew each time: the file may have the last ones later than the database
-            steps = sum(span.name == "train.step" for span in spans)
-            count = store.query("sum(traces_span_metrics_duration_seconds_count)")
-            return count[0][1] == steps and stored(store) == pytest.approx(spent(spans))
-
+        # A round of the service has three spans, that of a rank has one.
+        expected = {"train.step": sum(rounds[1:]), **dict.fromkeys(names[:3], rounds[0])}
+        wait(lambda: Counter(span.name for span in collector.spans()) == expected, PATIENCE, "all spans")
+        spans = collector.spans()
         for store in stores.values():
-            wait(lambda: is_stored(store), PATIENCE, "all steps and joules")  # noqa: B023 - called at once
-        yield Measured(collector.spans(), stores)
+            count = "sum(traces_span_metrics_duration_seconds_count)"
+            wait(lambda: store.query(count)[0][1] == expected["train.step"], PATIENCE, "all steps")  # noqa: B023 - at once
+            wait(lambda: stored(store) == pytest.approx(spent(spans)), PATIENCE, "all joules")  # noqa: B023
+        yield Measured(spans, stores)
 
 
 @pytest.fixture(params=["prometheus", "victoriametrics"])

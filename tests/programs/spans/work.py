@@ -1,4 +1,4 @@
-"""A service or a rank of a training, without code for hardware telemetry, until the end of stdin.
+"""A service or a rank of a training, without code for hardware telemetry, until the end of stdin. Prints its rounds.
 
 Usage: work.py serve, or work.py train SECONDS-OF-A-STEP
 """
@@ -26,5 +26,8 @@ def train() -> None:
         time.sleep(float(sys.argv[2]))
 
 
+rounds = 0
 while not select.select([sys.stdin], [], [], 0)[0]:
     serve() if sys.argv[1] == "serve" else train()
+    rounds += 1
+print(rounds)
