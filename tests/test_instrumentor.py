@@ -33,8 +33,7 @@ from tests.support.waiting import wait_for
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Rate, Series, Unavailable
-from opentelemetry.instrumentation.hardware.pipeline import found, session
-from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
+from opentelemetry.instrumentation.hardware.pipeline import found, pace, session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
@@ -376,7 +375,7 @@ def test_global_provider_that_is_set_later_is_used() -> None:
 def test_two_periodic_readers_of_different_intervals(
     instrumentor: HardwareInstrumentor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source_runner, "PERIODS", 1000.0)  # on a slow machine no reading is too old
+    monkeypatch.setattr(pace, "PERIODS", 1000.0)  # on a slow machine no reading is too old
     quick, slow = tmp_path / "quick", tmp_path / "slow"
     readers = [
         PeriodicExportingMetricReader(Journal(path), export_interval_millis=step)

@@ -5,13 +5,14 @@ Usage: configured.py [STATUS]
 
 import json
 import sys
+from dataclasses import fields
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 session = HardwareInstrumentor()._session
 if session is not None:
     session.read_now(60)
-config = {} if session is None else vars(session.config)
-settings = {name: value for name, value in config.items() if value is not None and not name.startswith("_")}
+config = {} if session is None else {row.name: getattr(session.config, row.name) for row in fields(session.config)}
+settings = {name: value for name, value in config.items() if value is not None}
 print(json.dumps({name: [type(value).__name__, value] for name, value in settings.items()}))
 sys.exit(int(sys.argv[1]) if sys.argv[1:] else 0)

@@ -13,7 +13,7 @@ import threading
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware.catalog import PROCESS_CPU_TIME, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
+from opentelemetry.instrumentation.hardware.pipeline import pace
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -30,7 +30,7 @@ def compute() -> None:
         total += 1
 
 
-vars(source_runner)["PERIODS"] = 1000
+vars(pace)["PERIODS"] = 1000
 session = Session(Config(sources=list(NUMBERS), sample_interval=PERIOD), interval=PERIOD)
 session.start()
 until(lambda: all(session.collector.collect({}).values.get(row) for row in NUMBERS.values()), "first reading")
