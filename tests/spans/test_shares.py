@@ -144,6 +144,19 @@ def test_span_with_open_children_has_none() -> None:
     assert program.found() == {"grandchild": exact(200.0), "child": exact(200.0), "parent": exact(600.0)}
 
 
+def test_power_that_jumps_where_a_child_begins_and_ends_is_that_of_the_child() -> None:
+    program = Simulation(lambda now: 100.0 * now + 600.0 * (max(0.0, now - 111.0) - max(0.0, now - 112.0)))
+    program.start(110.0, "parent")
+    program.go_to(110.95)
+    program.shares.advance()
+    program.start(111.0, "child", "parent")
+    program.go_to(111.95)
+    program.shares.advance()
+    program.end(112.0, "child")
+    program.end(113.0, "parent")
+    assert program.found() == {"parent": near(200.0), "child": near(700.0)}
+
+
 def test_share_of_a_span_that_is_too_short_to_be_measured_is_that_of_its_parent() -> None:
     program = Simulation()
     program.start(110.0, "parent")

@@ -164,10 +164,6 @@ class Random(Load):
             levels += self._of_slot(each, gpu)
         return levels * self.slot + self._of_slot(slot, gpu) * (until - slot * self.slot)
 
-    def middle(self, after: float) -> float:
-        """Return the first time after one that is in the middle of a level: the power is the same around it."""
-        return _ORIGIN + (floor((after - _ORIGIN) / self.slot + 0.5) + 0.5) * self.slot
-
     def _of_slot(self, slot: int, gpu: int) -> float:
         """Return the level of a slot. Of each 64, the second half mirrors the first: their sum is known."""
         mirrored = slot % (2 * _HALF) >= _HALF

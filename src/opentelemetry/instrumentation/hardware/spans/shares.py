@@ -2,9 +2,9 @@
 
 The energy of an instant belongs to the leaf spans that run then, which are those without an open child, in equal parts.
 The presence of a leaf is its time divided by the number of leaves, so the presences of all add up to the time in which
-there was one. The time is cut into slots of a constant power. A span claims its presence in each slot; its share is
-the part of its own energy that its claims have in the energy of the slots. So a share never exceeds the span's energy,
-and equals it if the span was alone. What no span claims is unattributed.
+there was one. The time is cut into slots of a constant power, also where spans begin and end. A span claims its
+presence in each slot; its share is the part of its own energy that its claims have in the energy of the slots. So a
+share never exceeds the span's energy, and equals it if the span was alone. What no span claims is unattributed.
 
 By tokens, which are known when a span ends, a span claims more or less than its presence, and those that end later
 divide the rest.
@@ -32,6 +32,9 @@ _MAX_SLOTS: Final = 600
 
 # If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms.
 _MAX_NOTES: Final = 2000
+
+# Seconds of the shortest slot that ends where a span begins or ends; of others, INTERVAL.
+_EDGE: Final = 0.02
 
 # What happened to a span: when, in monotonic seconds; its ID; at its begin, the ID of its parent; at its end, tokens
 # and whether it keeps its share. It is small, because each span makes two, and the garbage collector counts them.
@@ -186,7 +189,7 @@ class Shares:
         self._acquire()
         try:
             self._take_over()
-            self._advance(self._clock())
+            self._advance(self._clock(), _EDGE)
             return self._end(span_id, energy, tokens, is_kept)
         finally:
             self._lock.release()
@@ -231,7 +234,7 @@ class Shares:
         notes = self._notes
         while notes:
             instant, span_id, parent_id, end = notes.popleft()
-            self._advance(instant)
+            self._advance(instant, _EDGE)
             if end is None:
                 parent = None if parent_id is None else self._open.get(parent_id)
                 if parent is not None:
@@ -271,8 +274,8 @@ class Shares:
                 self._leaves += 1
         return share if is_known else None
 
-    def _advance(self, now: float) -> None:
-        """Extend the newest slot to now, or begin another one if it is long enough."""
+    def _advance(self, now: float, least: float = INTERVAL) -> None:
+        """Extend the newest slot to now, and begin another one if it has these seconds."""
         slot = self._slots[-1]
         elapsed = now - slot.end
         if elapsed <= 0.0:  # another thread was faster to note
@@ -282,7 +285,7 @@ class Shares:
             slot.free += elapsed
             slot.open += elapsed
         slot.end = now
-        if now - slot.begin >= INTERVAL:
+        if now - slot.begin >= least:
             self._close(slot)
 
     def _close(self, slot: _Slot) -> None:
