@@ -1,8 +1,8 @@
 """W&B's system metrics: a table of W&B's keys, each a function of the points of a snapshot.
 
 The keys are spelled as on W&B's pages; an export of W&B's own history writes ``system.`` before each. Nothing is read
-for them that is not also a metric. Where W&B computes something that nobody else needs, the key says to what it is
-close. https://docs.wandb.ai/models/ref/python/experiments/system-metrics
+for them that is not also a metric. Where W&B's formula has no other use, the key names the value that is close to
+it. https://docs.wandb.ai/models/ref/python/experiments/system-metrics
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -244,9 +245,9 @@ class SysfsDevice(Device):
             self.card = card
             self._is_open = False
 
+    @abstractmethod
     def find(self) -> None:
         """Find the files, and describe the device in :attr:`facts`."""
-        raise NotImplementedError
 
     def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
         """Return what is computed from other files, or from these values."""

@@ -28,7 +28,7 @@ _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
 _SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))  # bytes of the file
 
-_POLL: Final = 0.1  # seconds after which the agent looks again whether a span is open, which nobody tells it
+_POLL: Final = 0.1  # seconds between two checks of the agent whether a span is open
 
 
 def create() -> int:

@@ -8,12 +8,9 @@ on every system. ``None`` and missing keys stand for values that the system does
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
-
-if TYPE_CHECKING:
-    pass
 
 ONE_ROUND: Final = 1.0  # seconds within which the sources of a session are read that are due at the same time
 
