@@ -40,13 +40,13 @@ def series(**settings: object) -> list[tuple[str, dict[str, object]]]:
         assert session is not None
 
         def are_rates_known() -> bool:
-            """Whether there were two readings of the host, and two of GPM, which are at least a second apart."""
+            """Whether there were two readings of the host, and of each GPU two of GPM a tenth of a second apart."""
             session.read_now(10.0)
             values = session.collect(Reader()).values
-            tasks = {attributes[c.GPU_TASK] for _, attributes in values.get(c.HW_GPU_UTILIZATION, ())}
-            return "tensor" in tasks and c.SYSTEM_CPU_UTILIZATION in values
+            tasks = Counter(attributes[c.GPU_TASK] for _, attributes in values.get(c.HW_GPU_UTILIZATION, ()))
+            return tasks["tensor"] == 2 and c.SYSTEM_CPU_UTILIZATION in values
 
-        wait(are_rates_known, PATIENCE, "the utilization of tensor cores")
+        wait(are_rates_known, PATIENCE, "the utilization of the tensor cores of both GPUs")
         data = reader.get_metrics_data()
         assert data is not None
         return [
