@@ -185,7 +185,7 @@ def test_read_all_waits_at_most_its_limit_for_all_threads_together(monkeypatch: 
 
     threads = [ReaderThread(name, []) for name in "abc"]
     for thread in threads:
-        monkeypatch.setattr(thread, "request", Hanging)
+        monkeypatch.setattr(thread, "request", lambda everything: Hanging())
     monkeypatch.setattr(reader_thread, "time", SimpleNamespace(monotonic=clock))
     read_all(threads, 0.5)
     assert waits == pytest.approx([0.5, 0.0, 0.0])
@@ -198,6 +198,18 @@ def test_join_waits_at_most_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in (0.5, -1.0):
         assert not thread.join(limit)
     assert waits == [0.5, 0.0]
+
+
+def test_request_of_what_is_due_reads_nothing_else() -> None:
+    stage = Stage(interval=3600.0, expected=3600.0)
+    (thread,) = stage.threads
+    with running(stage):
+        wait_for(lambda: stage.up() == {"player": 1}, 10, "first reading")
+        assert thread.request(everything=False).wait(20.0)
+        assert len(stage.player.readings) == 1
+        stage.clock.now += 3600.5
+        assert thread.request(everything=False).wait(20.0)
+        assert len(stage.player.readings) == 2
 
 
 def test_request_to_an_ended_thread_returns_at_once() -> None:

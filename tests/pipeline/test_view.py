@@ -32,7 +32,7 @@ class Staged:
     def read_now(self, seconds: float) -> None:
         self._stage.run(self._stage.clock.now - self._stage.start)
 
-    read_first = read_now
+    read_first = read_due = read_now
 
 
 def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
@@ -55,6 +55,18 @@ def test_rate_is_per_second_between_readings_of_its_own_source() -> None:
         assert Series(POWER) not in rates
     stage.run(stage.clock.now - stage.start + 12.0)
     assert viewer.collect().rates[Series(ENERGY, {"part": "slow"})] == pytest.approx(100.0)
+
+
+def test_expected_collection_has_the_reading_that_was_made_just_before_it() -> None:
+    stage = Stage(interval=60.0, expected=2.0)
+    stage.player.read = lambda now: [ENERGY(30.0 * now)]
+    viewer = Viewer(cast(Session, Staged(stage)), 1)
+    for _ in range(10):
+        stage.run(stage.clock.now - stage.start + 2.0)
+        readings = [*stage.player.readings]
+        assert viewer.collect(is_expected=True).rates[Series(ENERGY)] == pytest.approx(30.0)
+        assert stage.player.readings == readings, "it was read twice"
+        assert stage.clock.now - readings[-1] < 0.2
 
 
 def test_pressure_is_at_most_100_percent_where_the_kernel_adds_two_seconds_at_once() -> None:

@@ -6,7 +6,7 @@ metric does not have. Standard library only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, TypeAlias
 Attributes: TypeAlias = "Mapping[str, str | int]"
 
 NONE: Attributes = MappingProxyType({})
+
+# Characters of an attribute. A tool, a file or an endpoint can write a text of any length.
+_LONGEST = 4096
 
 
 class Kind(Enum):
@@ -120,7 +123,7 @@ class Metric:
 
 
 class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):
-    """A metric with its attributes: one line in a graph.
+    """A metric with its attributes: one line in a graph. A longer text than 4,096 characters is cut.
 
     Equal to another series of the same metric and attributes. It is a tuple, so that it is compared and hashed quickly.
     A source that reads the same thing repeatedly keeps its series: ``user = Series(CPU_TIME, {CPU_MODE: "user"})``
@@ -131,7 +134,9 @@ class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):
     attributes: dict[str, str | int]
 
     def __new__(cls, metric: Metric, attributes: Attributes = NONE) -> Series:
-        for name in attributes:
+        for name, value in attributes.items():
+            if type(value) is str and len(value) > _LONGEST:
+                return cls(metric, {**attributes, name: value[:_LONGEST]})
             if name not in metric.attributes and not metric.endpoint:
                 raise ValueError(
                     f"{metric.name} has no attribute {name!r}; it has {', '.join(metric.attributes) or 'none'}"
@@ -197,6 +202,9 @@ class Problem(NamedTuple):
     fix: str = ""
 
 
+# The monotonic time of the reading and the value of each counter.
+Counters: TypeAlias = "dict[Series, tuple[float, Number]]"
+
 # By metric, the value and attributes of each of its series.
 Values: TypeAlias = "dict[Metric, list[tuple[Number, Attributes]]]"
 
@@ -216,24 +224,27 @@ class Snapshot(NamedTuple):
     read: Mapping[str, float] = MappingProxyType({})
     readings: Sequence[tuple[float, Values]] = ()
 
-    def rates(self, before: Snapshot) -> dict[Series, float]:
-        """Return the increase per second of each counter that increased, between the two readings of its source.
+    def counters(self) -> Counters:
+        """Return the counters, each with the time of its reading and its value."""
+        return {
+            Series(metric, attributes): (at, value)
+            for at, values in self.readings
+            for metric, points in values.items()
+            if metric.kind is Kind.COUNTER
+            for value, attributes in points
+        }
 
-        Args:
-            before: An earlier snapshot of the same reader.
-        """
-        old = dict(before._counters())
-        found = {}
-        for key, (at, value) in self._counters():
-            begin, start = old.get(key, (at, value))
-            if at > begin and value > start:
-                found[key] = (value - start) / (at - begin)
-        return found
 
-    def _counters(self) -> Iterator[tuple[Series, tuple[float, Number]]]:
-        """Yield the counters, each with the time of its reading and its value."""
-        for at, values in self.readings:
-            for metric, points in values.items():
-                if metric.kind is Kind.COUNTER:
-                    for value, attributes in points:
-                        yield Series(metric, attributes), (at, value)
+def rates(before: Counters, after: Counters) -> dict[Series, float]:
+    """Return the increase per second of each counter that increased, between the two readings of its source.
+
+    Args:
+        before: The counters of an earlier snapshot of the same reader.
+        after: Those of a later one.
+    """
+    found = {}
+    for key, (at, value) in after.items():
+        begin, start = before.get(key, (at, value))
+        if at > begin and value > start:
+            found[key] = (value - start) / (at - begin)
+    return found

@@ -18,7 +18,17 @@ from opentelemetry.instrumentation.hardware.catalog import (
     HW_NAME,
     HW_TYPE,
 )
-from opentelemetry.instrumentation.hardware.model import Attributes, Event, Metric, Number, Series, Snapshot, Values
+from opentelemetry.instrumentation.hardware.model import (
+    Attributes,
+    Counters,
+    Event,
+    Metric,
+    Number,
+    Series,
+    Snapshot,
+    Values,
+    rates,
+)
 
 
 class Total(Protocol):
@@ -40,7 +50,7 @@ class BottleneckTime:
     def __init__(self, resume: Callable[[Series], Total]) -> None:
         self._resume = resume
         self._judge = Judge()
-        self._before: tuple[float, Snapshot] | None = None
+        self._before: tuple[float, Counters] | None = None
         self._totals: dict[Series, Total] = {}
         self._names: dict[str, str] = {}
         self._last: dict[str, Verdict] = {}
@@ -54,13 +64,14 @@ class BottleneckTime:
             snapshot: What was collected.
             is_limited: See :func:`.signals.signals`.
         """
+        counters = snapshot.counters()
         if self._before is not None and now > self._before[0]:
             begin, before = self._before
             read: dict[Metric, list[tuple[Number, Attributes]]] = {}
             for _, values in snapshot.readings:
                 for metric, points in values.items():
                     read.setdefault(metric, []).extend(points)
-            found = signals(lambda metric: read.get(metric, ()), snapshot.rates(before), is_limited)
+            found = signals(lambda metric: read.get(metric, ()), rates(before, counters), is_limited)
             self._judge.observe(now, now - begin, found)
             for points in read.values():
                 self._names |= {
@@ -76,7 +87,7 @@ class BottleneckTime:
                 if total is None:
                     total = self._totals[series] = self._resume(series)
                 total.total += now - begin
-        self._before = (now, snapshot)
+        self._before = (now, counters)
         return {HW_GPU_BOTTLENECK_TIME: [(each.total, series.attributes) for series, each in self._totals.items()]}
 
     def _note_change(self, device: str, name: str, verdict: Verdict) -> None:

@@ -94,6 +94,7 @@ def signals(points: Points, rates: Mapping[Series, float], is_limited: bool = Tr
     host = {name: value for name, value in _of_host(source) if value is not None}
     if not is_limited:
         host.setdefault("quota", 0.0)
+    network = source.rate(c.HW_NETWORK_IO, {})
     identities = [attributes for _, attributes in points(c.HW_GPU_INFO) if c.HW_PARENT not in attributes]
     most_links: dict[object, float] = {}
     for each in identities:
@@ -103,7 +104,7 @@ def signals(points: Points, rates: Mapping[Series, float], is_limited: bool = Tr
     found = {}
     for each in identities:
         device = {c.HW_ID: each[c.HW_ID]}
-        own = dict(_of_device(source, device))
+        own = dict(_of_device(source, device, network))
         own["nvlinks"] = _share(source.gauge(c.HW_GPU_NVLINK_UP, device), most_links[each.get(c.HW_MODEL)])
         found[str(each[c.HW_ID])] = {name: value for name, value in own.items() if value is not None} | host
     return found
@@ -117,7 +118,7 @@ class _Source:
         self._rates = rates
         self._by_device: dict[Metric, dict[object, list[tuple[Number, Attributes]]]] = {}
 
-    def _matching(self, metric: Metric, wanted: Attributes) -> Iterator[tuple[Number, Attributes]]:
+    def matching(self, metric: Metric, wanted: Attributes) -> Iterator[tuple[Number, Attributes]]:
         """Yield the series with these attributes. Those of a device are looked up: many devices have many series."""
         if c.HW_ID not in wanted:
             yield from (point for point in self._points(metric) if wanted.items() <= point[1].items())
@@ -132,21 +133,25 @@ class _Source:
 
     def gauge(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the sum of the series with these attributes; None without one."""
-        values = [value for value, _ in self._matching(metric, wanted)]
+        values = [value for value, _ in self.matching(metric, wanted)]
         return sum(values) if values else None
 
     def mean(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the mean of the series with these attributes, such as of all CPUs; None without one."""
-        values = [value for value, _ in self._matching(metric, wanted)]
+        values = [value for value, _ in self.matching(metric, wanted)]
         return sum(values) / len(values) if values else None
 
     def rate(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the increase per second of the series with these attributes; None without one."""
-        rates = [self._rates.get(Series(metric, attributes), 0.0) for _, attributes in self._matching(metric, wanted)]
+        return self.sum_of_rates(metric, [attributes for _, attributes in self.matching(metric, wanted)])
+
+    def sum_of_rates(self, metric: Metric, series: Iterable[Attributes]) -> float | None:
+        """Return the increase per second of these series; None if there are none."""
+        rates = [self._rates.get(Series(metric, attributes), 0.0) for attributes in series]
         return sum(rates) if rates else None
 
 
-def _of_device(source: _Source, device: Attributes) -> Iterator[tuple[str, float | None]]:
+def _of_device(source: _Source, device: Attributes, network: float | None) -> Iterator[tuple[str, float | None]]:
     def gauge(metric: Metric, **more: str) -> float | None:
         return source.gauge(metric, {**device, **{_KEYS[key]: value for key, value in more.items()}})
 
@@ -171,14 +176,14 @@ def _of_device(source: _Source, device: Attributes) -> Iterator[tuple[str, float
     yield "recovery", gauge(c.HW_GPU_RECOVERY_ACTION)
     errors = [rate(c.HW_ERRORS, type="uncorrected"), rate(c.HW_ERRORS, type="sram_uncorrected")]
     yield "uncorrected", _sum(errors)
-    yield "xids", _sum([source.rate(c.HW_ERRORS, {**device, c.GPU_XID: number}) for number in CRITICAL_XIDS])
+    critical = [each for _, each in source.matching(c.HW_ERRORS, device) if each.get(c.GPU_XID) in CRITICAL_XIDS]
+    yield "xids", source.sum_of_rates(c.HW_ERRORS, critical)
     lanes, generation = gauge(c.HW_GPU_PCIE_WIDTH), gauge(c.HW_GPU_PCIE_GENERATION)
     yield "width", _share(lanes, gauge(c.HW_GPU_PCIE_WIDTH_LIMIT))
     yield "generation", _share(generation, gauge(c.HW_GPU_PCIE_GENERATION_LIMIT))
     bits = (lanes or 0) * _LANE.get(int(generation or 0), 0.0)
     yield "replays", _share(rate(c.HW_ERRORS, type="pcie_replay"), bits * _BIT_ERRORS)
     yield "pcie", _share(rate(c.HW_GPU_IO, link="pcie"), bits / 8)
-    network = source.rate(c.HW_NETWORK_IO, {})
     yield "links", _sum([rate(c.HW_GPU_IO, link="nvlink"), rate(c.HW_GPU_IO, link="xgmi"), network])
 
 

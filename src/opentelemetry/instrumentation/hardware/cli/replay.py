@@ -65,6 +65,10 @@ class ReplayedSession(Session):
                 runner.read(everything=True)
         self.after_reading()
 
+    def read_due(self, seconds: float) -> None:
+        """Read the next tick."""
+        self.read_now(seconds)
+
     def read_first(self, seconds: float) -> None:
         """Read the first tick."""
         self.read_now(seconds)

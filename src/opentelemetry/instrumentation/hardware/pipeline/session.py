@@ -329,6 +329,14 @@ class Session:
             read_all([self._role_thread], seconds)
         read_all(self.threads, deadline - time.monotonic())
 
+    def read_due(self, seconds: float) -> None:
+        """Read what is due, and wait for it for some seconds in total. Must not be called from a callback.
+
+        At the time at which a collection is expected, that is what its thread has had no time to read before.
+        """
+        if self.has_started:
+            read_all(self.threads, seconds, everything=False)
+
     def read_first(self, seconds: float) -> None:
         """Read every source twice: a mean since the previous reading is known from the second one on.
 

@@ -70,7 +70,7 @@ class ReaderThread:
         self._cpu_time = 0.0
         # SimpleQueue.put() takes no lock that another thread could hold: a callback of the SDK may wake the thread.
         self._wakeups: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._requests: deque[threading.Event] = deque()
+        self._requests: deque[tuple[threading.Event, bool]] = deque()
         self._stopping = False
         self._ended = False
         self._thread: threading.Thread | None = None
@@ -101,10 +101,10 @@ class ReaderThread:
         """Wake the thread, so that it checks which sources are due. Never waits."""
         self._wakeups.put(None)
 
-    def request(self) -> threading.Event:
-        """Request a reading of every source. The returned event is set when they were read."""
+    def request(self, everything: bool = True) -> threading.Event:
+        """Request a reading of every source, or of what is due. The returned event is set when they were read."""
         done = threading.Event()
-        self._requests.append(done)
+        self._requests.append((done, everything))
         self.wake()
         if self._ended:
             done.set()
@@ -116,15 +116,15 @@ class ReaderThread:
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGPIPE})
         while self.runners and not self._stopping:
             requests = [self._requests.popleft() for _ in range(len(self._requests))]
-            pause = self._read_due(everything=bool(requests))
-            for done in requests:
+            pause = self._read_due(everything=any(everything for _, everything in requests))
+            for done, _ in requests:
                 done.set()
             if pause > 0 and not requests:
                 self._sleep(pause)
         for runner in self.runners:
             runner.close()
         self._ended = True
-        for done in [*self._requests]:
+        for done, _ in [*self._requests]:
             done.set()
 
     def _sleep(self, seconds: float) -> None:
@@ -161,8 +161,14 @@ class ReaderThread:
         return 0.0
 
 
-def read_all(threads: Sequence[ReaderThread], seconds: float) -> None:
-    """Read every source now, and wait for them for some seconds in total. Must not be called from a callback."""
+def read_all(threads: Sequence[ReaderThread], seconds: float, everything: bool = True) -> None:
+    """Read every source now, and wait for them for some seconds in total. Must not be called from a callback.
+
+    Args:
+        threads: The threads that read them.
+        seconds: How long to wait.
+        everything: Read also what is not due.
+    """
     deadline = time.monotonic() + seconds
-    for done in [thread.request() for thread in threads]:
+    for done in [thread.request(everything) for thread in threads]:
         done.wait(max(0.0, deadline - time.monotonic()))

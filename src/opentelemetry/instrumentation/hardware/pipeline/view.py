@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     HW_NAME,
     SYSTEM_PRESSURE_TIME,
 )
-from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Snapshot
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Snapshot, rates
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -93,26 +93,36 @@ class Viewer:
         self._pid = pid
         self._reader = Reader()
         session.read_first(_FIRST)
-        self.first = self._before = session.collect(self._reader)
+        self.first = session.collect(self._reader)
+        self._read, self._counters = self.first.read, self.first.counters()
 
-    def collect(self) -> View:
-        """Read all sources and return the values."""
-        self._session.read_now(_NEXT)
+    def collect(self, is_expected: bool = False) -> View:
+        """Read the sources and return the values.
+
+        Args:
+            is_expected: The collection comes as long after the previous one as that one after the one before, so that
+                the session has read the sources just before. They are not read again.
+        """
+        if is_expected:
+            self._session.read_due(_NEXT)
+        else:
+            self._session.read_now(_NEXT)
         snapshot = self._session.collect(self._reader)
-        before, self._before = self._before, snapshot
         elapsed = [
             snapshot.read[name] - start
-            for name, start in before.read.items()
+            for name, start in self._read.items()
             if start and snapshot.read.get(name, 0.0) > start
         ]
-        rates = snapshot.rates(before)
+        counters = snapshot.counters()
+        increases = rates(self._counters, counters)
+        self._read, self._counters = snapshot.read, counters
         absent = (runner.name for runner in self._session.runners if runner.state is State.ABSENT)
         return View(
             time.time(),
             sum(elapsed) / len(elapsed) if elapsed else 0.0,
             snapshot,
             # Kernel and driver add the time of a while at once: that is at most 100 %.
-            {series: min(rate, 1.0) if series.metric in _SHARES else rate for series, rate in rates.items()},
+            {series: min(rate, 1.0) if series.metric in _SHARES else rate for series, rate in increases.items()},
             _missing(self._session),
             self._pid,
             _names(snapshot),

@@ -59,12 +59,16 @@ class Feed:
         """Make the first reading."""
         self._viewer = Viewer(self._session)
 
-    def collect(self) -> Readout:
-        """Read all sources and return what is shown."""
+    def collect(self, is_expected: bool = False) -> Readout:
+        """Read the sources and return what is shown.
+
+        Args:
+            is_expected: See :meth:`Viewer.collect`.
+        """
         if self._viewer is None:
             self.open()
         assert self._viewer is not None
-        view = self._viewer.collect()
+        view = self._viewer.collect(is_expected)
         devices = figures.devices(view)
         names = {device.id: device.name for device in devices}
         facts: dict[int, Facts] = {}

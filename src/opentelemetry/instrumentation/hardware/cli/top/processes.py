@@ -29,7 +29,8 @@ class ProcessReader:
     """Reads processes with psutil. To be used in one thread."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[Any, str, str, str]] = {}  # the psutil.Process, its name, user and command
+        # The psutil.Process, its name, user, command and parent.
+        self._known: dict[int, tuple[Any, str, str, str, int]] = {}
         self._facts: dict[int, Facts] = {}
         self._due = 0.0
 
@@ -63,10 +64,10 @@ class ProcessReader:
     def _read(self, pid: int) -> Facts:
         import psutil
 
-        process, name, user, command = self._known.get(pid, (None, "", "", ""))
-        is_new = process is None or not process.is_running()  # another process may have got its PID
-        if is_new:
-            process = psutil.Process(pid)
+        current = psutil.Process(pid)
+        process, name, user, command, parent = self._known.get(pid, (None, "", "", "", 0))
+        is_new = process != current  # another process may have got its PID
+        process = current if is_new else process
         cpu = memory = None
         with process.oneshot():
             if is_new or process.name() != name:  # it has executed another program
@@ -76,9 +77,10 @@ class ProcessReader:
                 command = name
                 with suppress(psutil.AccessDenied):
                     command = redacted(" ".join(process.cmdline()) or name)
-                self._known[pid] = process, name, user, command
+                parent = process.ppid()  # psutil's most expensive call, and it seldom changes
+                self._known[pid] = process, name, user, command, parent
             with suppress(psutil.AccessDenied):  # of other users, on macOS
                 cpu = process.cpu_percent() / 100
                 memory = process.memory_info().rss
             age = max(0.0, time.time() - process.create_time())
-            return Facts(user, command, None if is_new else cpu, memory, age, process.ppid())
+            return Facts(user, command, None if is_new else cpu, memory, age, parent)

@@ -154,13 +154,13 @@ class Shell(Themed):
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), max(0.0, due - time.monotonic()))
             if not self._is_paused:
-                await self.read()
+                await self.read(is_expected=self._board.readout is not None and not self._wake.is_set())
                 waiting.stop()
 
-    async def read(self) -> None:
-        """Read once and show the values."""
+    async def read(self, is_expected: bool = False) -> None:
+        """Read once and show the values; see :meth:`Feed.collect`."""
         try:
-            self._board.add(await asyncio.to_thread(self._feed.collect))
+            self._board.add(await asyncio.to_thread(self._feed.collect, is_expected))
             self._error = ""
             self._show()
         except Exception as error:  # the process may export, too
