@@ -51,6 +51,11 @@ def test_series_equality_and_hash() -> None:
     assert repr(Series(ROW)) == "acme.power"
 
 
+def test_long_text_of_an_attribute_is_cut() -> None:
+    assert Series(ROW, {"part": "[" * 5000, "side": 1}).attributes == {"part": "[" * 4096, "side": 1}
+    assert Series(ROW, {"part": "[" * 4096}).attributes == {"part": "[" * 4096}
+
+
 def test_calling_series_makes_point_of_same_series() -> None:
     left = Series(ROW, {"part": "left"})
     assert left(1.0) == (left, 1.0)

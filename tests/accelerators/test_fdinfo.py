@@ -85,7 +85,11 @@ def test_client_is_parsed(text: str, memory: int | None, engines: dict[str, Engi
 
 @pytest.mark.parametrize(
     "text",
-    ["", "pos:\t0\nflags:\t02\n", "drm-driver:\txe\n", "drm-client-id:\t3\n", "drm-driver:\txe\ndrm-client-id:\tx\n"],
+    [
+        *("", "pos:\t0\nflags:\t02\n", "drm-driver:\txe\n", "drm-client-id:\t3\n"),
+        "drm-driver:\txe\ndrm-client-id:\tx\n",
+        f"drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t{0:0100}\n",
+    ],
 )
 def test_other_file_is_no_client(text: str) -> None:
     assert parse(text.encode()) is None

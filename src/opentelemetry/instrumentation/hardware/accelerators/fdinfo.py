@@ -62,6 +62,7 @@ NPU_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION)
 _LINE: Final = re.compile(rb"^drm-([a-z0-9_-]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)
 _COUNT: Final = re.compile(rb"([0-9]{1,20})(?: ns)?")
 _SIZE: Final = re.compile(rb"([0-9]{1,15}) ?(|KiB|MiB|GiB)")
+_WORD: Final = re.compile("[ -~]{0,64}")
 _UNITS: Final = {b"": 1, b"KiB": 1 << 10, b"MiB": 1 << 20, b"GiB": 1 << 30}
 
 _DEVICE_FILES: Final = ("/dev/dri/", "/dev/accel/")
@@ -129,7 +130,7 @@ def parse(text: bytes) -> Client | None:
     if "driver" not in lines or not re.fullmatch("[0-9]{1,20}", number):
         return None
     driver, address = (lines.get(key, b"").decode(errors="replace") for key in ("driver", "pdev"))
-    if not (driver + address).isprintable():
+    if not (_WORD.fullmatch(driver) and _WORD.fullmatch(address)):
         return None
     return Client(driver, address.lower(), number, _memory(lines), _engines(lines))
 
