@@ -125,7 +125,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _similar(word: str, known: Sequence[str]) -> str:
     """Return a suggestion for a misspelt word; "" if none is similar."""
-    found = get_close_matches(word, known, 1)
+    found = get_close_matches(word, known, 1, cutoff=0.7)
     return f"; did you mean {found[0]}?" if found else ""
 
 
