@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import socket
 import sys
 import threading
@@ -18,13 +17,11 @@ from typing import Any, NamedTuple
 import psutil
 import pytest
 from tests.sources.reading import Portable
-from tests.support.children import end_of, run, started
-from tests.support.waiting import wait_for
+from tests.support.children import run, started
 from tests.support.wandb import keys, watched
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import (
     GPM_RATES,
-    HANG,
     NOT_AVAILABLE,
     FakeNvml,
     Value,
@@ -582,43 +579,6 @@ def test_driver_without_memory_info_v2_counts_reserved_memory_as_used(machine_of
     (row,) = rows(machine_of(card(a100(0)), without=("nvmlDeviceGetMemoryInfo_v2",))).rows
     assert row["gpu.0.memoryAllocatedBytes"] == (40_000 + 693) * MIB
     assert row["gpu.0.memoryAllocated"] == pytest.approx((40_000 + 693) / 81_920 * 100, rel=1e-3)
-
-
-@contextmanager
-def series(driver: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
-    """A command that prints rows; the yielded function returns the next one."""
-    line = ["otel-hardware", "snapshot", "--format", "wandb", "--every", "0.1", "--window", "0.1"]
-    with started(line, driver.environment) as child:
-        assert child.stdout is not None
-        stdout = child.stdout
-        yield lambda: of_gpus(stdout.readline())
-        child.send_signal(signal.SIGINT)
-        _, err = end_of(child)
-        assert child.returncode == 0, err
-
-
-def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(machine_of: Callable[..., FakeNvml]) -> None:
-    driver = machine_of(hopper(UtilizationRates=HANG))
-    with series(driver) as following:
-        assert following() == following() == {}, "it hangs from the first call on"
-        driver.set_lines({"gpu0.UtilizationRates": (88, 53)})
-        for percent in (76, 10):
-            driver.set_lines({"gpu0.GpmCounter.2": moving(0, percent)})
-
-            def measured(rate: float = percent) -> bool:
-                return following().get("gpu.0.smActive") == pytest.approx(rate, rel=1e-3)
-
-            wait_for(measured, LONG, "GPM window since the row before")
-        for what, fault in (("lost", {"gpu0": refused(15)}), ("reset", {"gpu0.UtilizationRates": refused(18)})):
-            driver.set_lines(fault)
-            wait_for(lambda: following() == {}, LONG, f"row without the GPU that is {what}")
-            driver.set_lines({"gpu0": None, "gpu0.UtilizationRates": (88, 53)})
-            wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, f"row with the GPU that was {what}")
-        for _ in range(2):  # it hangs again at the end, which does not hold up the command's
-            driver.set_lines({"gpu0.UtilizationRates": (88, 53)})
-            wait_for(lambda: following().get("gpu.0.gpu") == 88, LONG, "row with the GPU that hung")
-            driver.set_lines({"gpu0.UtilizationRates": HANG})
-            wait_for(lambda: following() == {}, LONG, "row without the GPU that hangs")
 
 
 def test_devices_option_selects_gpus(machine_of: Callable[..., FakeNvml]) -> None:
