@@ -12,11 +12,23 @@ from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware.redaction import printable, redacted
+from opentelemetry.instrumentation.hardware.settings import Config
 
 MARK = "\x1b]0;mark\x07\x9b31m\u202emark"  # sets the title of a terminal and its color, and reverses the text
 
 OTEL_HARDWARE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware"]
 PAGE = "OTEL_PYTHON_HARDWARE_OPENMETRICS"
+
+# Shows what is logged as it is.
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import logging; logging.basicConfig()\n"
+    "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
+    "from opentelemetry.sdk.metrics import MeterProvider\n"
+    "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
+    "HardwareInstrumentor().instrument(meter_provider=MeterProvider([InMemoryMetricReader()]))._session.read_now(10)\n",
+]
 
 
 def shown(line: list[str], env: dict[str, str]) -> str:
@@ -55,13 +67,34 @@ def test_label_of_a_page(command: str) -> None:
     assert command == "doctor" or "mark" in text
 
 
+@pytest.mark.parametrize("form", ["table", "csv", "json", "otlp-json"])
+def test_names_of_a_page(form: str) -> None:
+    with Web(page(f'{{"ev{MARK}il","l{MARK}"="1"}} 1\n')) as web:
+        shown([*OTEL_HARDWARE, "snapshot", "--sources", "openmetrics", "--format", form], {PAGE: f"e={web.url}"})
+
+
 def test_header_of_a_page() -> None:
     with Web(page("x 1\n", Content_Encoding="\x1b]0;mark\x07")) as web:
         shown([*OTEL_HARDWARE, "snapshot", "--sources", "openmetrics"], {PAGE: f"e={web.url}"})
 
 
-def test_name_of_a_setting() -> None:
-    shown([*OTEL_HARDWARE, "snapshot"], {"OTEL_PYTHON_HARDWARE_SOURCES": MARK})
+@pytest.mark.parametrize("name", ["OTEL_PYTHON_HARDWARE_SOURCES", f"OTEL_PYTHON_HARDWARE_{MARK}"])
+def test_name_or_value_of_a_setting(name: str) -> None:
+    shown([*OTEL_HARDWARE, "snapshot"], {name: MARK})
+    shown(PROGRAM, {name: MARK})
+
+
+def test_name_of_a_setting_in_code(caplog: pytest.LogCaptureFixture) -> None:
+    Config(**{MARK: 1})
+    (message,) = caplog.messages
+    assert message.startswith(f"{printable(MARK)} is not a setting")
+
+
+def test_folder_of_locks(tmp_path: Path) -> None:
+    folder = tmp_path / MARK
+    folder.mkdir()
+    folder.chmod(0o777)
+    shown(PROGRAM, {"XDG_RUNTIME_DIR": os.fspath(folder), "RANK": "0", "WORLD_SIZE": "2"})
 
 
 def test_last_words_of_a_tool(tmp_path: Path) -> None:
@@ -76,5 +109,6 @@ def test_standard_error_of_an_agent(caplog: pytest.LogCaptureFixture) -> None:
     class Printed:
         stderr = bytearray(MARK.encode())
 
-    agent.Agent({}, dict, lambda: None, lambda: None)._log(Printed)  # type: ignore[arg-type]
+    last = agent.Agent({}, dict, lambda: None, lambda: None)._log(Printed)  # type: ignore[arg-type]
+    assert last == printable(MARK), "it is the reason why an agent ended"
     assert caplog.messages == [f"Agent: {printable(MARK)}"]

@@ -34,7 +34,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
-from opentelemetry.instrumentation.hardware.sources.graphcore.driver import parse
+from opentelemetry.instrumentation.hardware.sources.graphcore.driver import ModuleFolder, parse
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import FIELDS, SESSION, SESSION_UTILIZATION
 
 pytestmark = [
@@ -472,6 +472,16 @@ def test_folder_without_gcipuinfo_makes_the_source_absent(tmp_path: Path) -> Non
         opened("graphcore", gcipuinfo=str(tmp_path)),
     ):
         pass
+
+
+def test_gcipuinfo_is_not_found_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Library(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    with pytest.raises(Unavailable, match="the Python module gcipuinfo is not found"):
+        ModuleFolder("").folder()
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert ModuleFolder("").folder() == str(tmp_path)
 
 
 def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

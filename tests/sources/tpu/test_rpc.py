@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -234,6 +235,13 @@ def test_file_descriptor_closed_by_the_program_is_not_reused(services: Services,
                 with pytest.raises(BlockingIOError):
                     peer.recv(1)
                 os.close(ours)
+
+
+def test_grpcio_is_not_found_in_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "grpc.py").touch()
+    program = f"from {rpc.__name__} import _PACKAGE; print(_PACKAGE.origin)"
+    found = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=tmp_path)
+    assert Path(found).parent.name == "grpc", "it is the current folder's"
 
 
 def test_grpcio_is_found_where_the_program_has_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,7 +218,7 @@ class Agent:
         """Log the messages of the agent. Returns the last one. A library may print without end in the agent."""
         text = bytes(child.stderr).decode(errors="replace")
         child.stderr.clear()
-        lines = [line.removeprefix("otel-hardware: ") for line in text.splitlines() if line.strip()]
+        lines = [printable(line.removeprefix("otel-hardware: ")) for line in text.splitlines() if line.strip()]
         now = time.monotonic()
         if now - self._log_began >= _LOG_PERIOD:
             more = self._logged - _MOST_LINES
@@ -226,7 +226,7 @@ class Agent:
                 _LOG.warning("Agent: %d more lines", more)
             self._log_began, self._logged = now, 0
         for line in lines[: max(0, _MOST_LINES - self._logged)]:
-            _LOG.warning("Agent: %s", printable(line))
+            _LOG.warning("Agent: %s", line)
         self._logged += len(lines)
         return lines[-1] if lines else ""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from opentelemetry.instrumentation.hardware.pipeline.view import View
+from opentelemetry.instrumentation.hardware.redaction import printable
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData
@@ -59,8 +60,10 @@ def as_csv(view: View, header: bool) -> str:
     time, host = timestamp(view.time), socket.gethostname()
     for metric, points in view.rows():
         for value, attributes in points:
-            pairs = ";".join(f"{name}={quote(str(word), safe='/:@ ')}" for name, word in sorted(attributes.items()))
-            writer.writerow((time, host, metric.name, metric.kind.value, metric.unit, pairs, value))
+            pairs = ";".join(
+                f"{printable(name)}={quote(str(word), safe='/:@ ')}" for name, word in sorted(attributes.items())
+            )
+            writer.writerow((time, host, printable(metric.name), metric.kind.value, metric.unit, pairs, value))
     return text.getvalue().rstrip("\n")
 
 

@@ -79,7 +79,7 @@ def draw(view: View, width: int, bold: bool = False) -> str:
 
 def _rows(view: View) -> Iterator[_Row]:
     for metric, points in view.rows():
-        name = metric.name
+        name = printable(metric.name)
         labels = [set(attributes.items()) for _, attributes in points] if metric.endpoint else []
         common = {key for key, _ in set.intersection(*labels)} if labels else set()  # the same for all series
         for value, attributes in points:
@@ -113,7 +113,7 @@ def _words(attributes: Attributes, view: View) -> str:
 
 def _word(key: str, value: str, view: View) -> str:
     if key == c.HW_ID:
-        return view.names.get(value, value)
+        value = view.names.get(value, value)
     return f"cpu {value}" if key == c.CPU_NUMBER else printable(value)
 
 

@@ -13,8 +13,9 @@ import base64
 import json
 import os
 import socket
+import sys
 import time
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -49,8 +50,9 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
-# Where the program has it. Looked up at import, because that takes a lock that a forked child could inherit.
-_PACKAGE: Final = find_spec("grpc")
+# Where the program has it, but not in the current folder: its files are not installed. Looked up at import, because
+# that takes a lock that a forked child could inherit.
+_PACKAGE: Final = PathFinder.find_spec("grpc", [each for each in sys.path if os.path.isabs(each)])
 
 _START: Final = 10.0  # seconds that the child may take to load grpcio
 

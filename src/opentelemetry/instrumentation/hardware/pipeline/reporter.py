@@ -21,6 +21,7 @@ from collections.abc import Collection, MutableMapping
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.pipeline.lock_file import HAS_LOCKS, HostileError, LockFile, folders
+from opentelemetry.instrumentation.hardware.redaction import printable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system.job import JOB, byte_of, job_of
 
@@ -146,7 +147,7 @@ class Reporter:
             _LOG.warning(
                 "No lock can be used (%s), so every process of this job reports the host; set %sREPORTER to always in "
                 "one process and to never in the others",
-                reason,
+                printable(reason),
                 PREFIX,
             )
 
@@ -187,7 +188,7 @@ class Reporter:
                 return file
             except HostileError as error:
                 if not self._warned:
-                    _LOG.warning("%s; it is not used", error)
+                    _LOG.warning("%s; it is not used", printable(str(error)))
                 problems.append(str(error))
             except OSError as error:
                 problems.append(f"{error.filename or folder}: {error.strerror}")

@@ -214,7 +214,7 @@ class Config:
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
-            _LOG.warning("%s is not a setting and is ignored; the settings are %s", name, ", ".join(names))
+            _LOG.warning("%s is not a setting and is ignored; the settings are %s", redacted(name), ", ".join(names))
 
     def __repr__(self) -> str:
         given = {row.name: getattr(self, row.name) for row in fields(self)}
@@ -396,4 +396,4 @@ def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
             if similar
             else "'otel-hardware run --help-settings' lists all settings"
         )
-        _LOG.warning("%s is not a setting and is ignored; %s", variable, hint)
+        _LOG.warning("%s is not a setting and is ignored; %s", redacted(variable), hint)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -69,7 +70,8 @@ class ModuleFolder:
         """
         if self._setting and not os.path.isdir(self._setting):
             raise Unavailable(f"{self._setting} is not a folder", _FIX)
-        spec = PathFinder.find_spec(NAME, [self._setting] if self._setting else None)
+        installed = [each for each in sys.path if os.path.isabs(each)]  # "" is the current folder
+        spec = PathFinder.find_spec(NAME, [self._setting] if self._setting else installed)
         if spec is None or not spec.origin:
             where = f" in {self._setting}" if self._setting else ""
             raise Unavailable(f"the Python module {NAME} is not found{where}", _FIX)
