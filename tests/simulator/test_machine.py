@@ -98,6 +98,16 @@ def test_time_can_be_sped_up() -> None:
     assert machine.updated == pytest.approx(clock.now)
 
 
+@pytest.mark.parametrize("card", CARDS)
+def test_first_answer_is_that_of_a_gpu_at_work(card: str) -> None:
+    machine = Machine(Spec.parse(f"{card}:held"), Clock())
+    machine.advance()
+    (gpu,) = machine.gpus
+    assert gpu.load.memory > 0.5
+    assert gpu.energy == pytest.approx(sum(gpu.powers) * STEP)
+    assert machine.elapsed == 0.0
+
+
 @pytest.mark.parametrize("text", ["", "8", "0xh100", "17xh100", "8xh1000", "h100:sleeping", "h100@x", "h100:", "x"])
 def test_what_cannot_be_simulated_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^$"):

@@ -82,7 +82,7 @@ def of_process(pid: int) -> dict[str, str | int]:
     return identity.process(pid, _files())
 
 
-def of_agent(pid: int) -> dict[str, str | int]:
+def of_agent(pid: int, is_simulated: bool = False) -> dict[str, str | int]:
     """Return the resource of an agent. A restart does not change it, so that it continues every series.
 
     It has no PID, container or pod of its own, but the PID of a program that it follows. ``service.instance.id`` is a
@@ -90,8 +90,11 @@ def of_agent(pid: int) -> dict[str, str | int]:
 
     Args:
         pid: The program that the agent follows; its own PID if there is none.
+        is_simulated: Whether its GPUs are simulated.
     """
     found: dict[str, Any] = dict(HardwareJobDetector().detect().attributes)
+    if is_simulated:
+        found[SIMULATED] = True
     is_alone = pid == os.getpid()
     of_its_own = {"process.pid", "process.creation.time", *(identity.container(_files()) if is_alone else ())}
     found = {name: value for name, value in found.items() if name not in of_its_own}

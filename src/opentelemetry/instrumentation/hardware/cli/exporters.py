@@ -98,7 +98,7 @@ def configure(pid: int, is_simulated: bool = False) -> None:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
     """
     from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-    from opentelemetry.instrumentation.hardware.resource_detector import SIMULATED, of_agent
+    from opentelemetry.instrumentation.hardware.resource_detector import of_agent
     from opentelemetry.instrumentation.hardware.sdk import configurator
 
     if not os.environ.get("OTEL_CONFIG_FILE"):
@@ -106,8 +106,7 @@ def configure(pid: int, is_simulated: bool = False) -> None:
             raise Mistake(f"{problem.text}; {problem.fix}")
     options = {}
     if not os.environ.get("OTEL_CONFIG_FILE"):  # which describes its own resource
-        simulated = {SIMULATED: True} if is_simulated else {}
-        options["resource_attributes"] = {**of_agent(pid), **simulated}
+        options["resource_attributes"] = of_agent(pid, is_simulated)
     try:
         configurator()().configure(**options)
     except Exception as error:

@@ -185,7 +185,8 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     set_defaults(os.environ, arguments.every)
     session = _session(arguments, config.changed(preset="all"), pid)
     reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], Resource.create(of_agent(pid)), shutdown_on_exit=False)
+    resource = Resource.create(of_agent(pid, config.simulate is not None))
+    provider = MeterProvider([reader], resource, shutdown_on_exit=False)
     instrumentor = HardwareInstrumentor()
     instrumentor.instrument(meter_provider=provider, session=session)
     try:

@@ -22,6 +22,8 @@ _LONGEST: Final = 3600.0  # seconds that are caught up at once, after a pause of
 
 _COOLING: Final = 40.0  # seconds in which the temperature approaches its end to a third
 
+_BEFORE: Final = 10  # steps that precede the first answer, so that it is none of an idle GPU
+
 _SAMPLES: Final = 100  # steps of which the driver keeps the utilization
 
 _DYNAMIC: Final = 2.2  # the exponent of the clock in the power of a load: voltage falls with the clock
@@ -182,7 +184,7 @@ class Machine:
         self.start = clock()
         self._clock = clock
         self._speed = speed
-        self._steps = 0
+        self._steps = -_BEFORE
 
     @property
     def elapsed(self) -> float:
@@ -204,14 +206,15 @@ class Machine:
         self._steps = max(self._steps, due - int(_LONGEST / STEP))
         while self._steps < due:
             for gpu in self.gpus:
-                gpu.step(self._steps * STEP)
+                gpu.step(max(0, self._steps) * STEP)
             self._steps += 1
 
 
 @cache
-def announce(setting: str, spec: str, vendor: str) -> None:
+def announce(setting: str, spec: Spec, vendor: str) -> None:
     """Log once what is not real."""
-    _LOG.warning("%s: the %s GPUs are simulated: %s", setting, vendor, spec)
+    host = " and the host's CPU times, pressure and control group" if spec.host else ""
+    _LOG.warning("%s: the %s GPUs%s are simulated: %s", setting, vendor, host, spec)
 
 
 @cache

@@ -115,7 +115,8 @@ def show(
     """
     from opentelemetry.instrumentation.hardware.cli import screen
 
-    simulated = "simulated GPUs" if session.config.simulate else ""
+    spec = session.config.simulate
+    simulated = "" if spec is None else "simulated GPUs and host" if spec.host else "simulated GPUs"
 
     def title() -> str:
         return "; ".join(filter(None, (simulated, note())))

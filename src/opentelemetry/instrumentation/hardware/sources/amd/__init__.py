@@ -61,7 +61,7 @@ class Amd(AcceleratorSource):
         assert files is not None
         is_simulated = config.simulates(self.name)
         if is_simulated:
-            announce(config.name_of("simulate"), str(config.simulate), "AMD")
+            announce(config.name_of("simulate"), config.simulate, "AMD")
         processes = Processes(files, topology)
         yield DriverChoice("amdgpu", "amdgpu", lambda: Amdgpu(files, topology, processes, is_simulated))
         yield DriverChoice(

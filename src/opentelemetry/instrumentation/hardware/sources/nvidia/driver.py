@@ -240,7 +240,7 @@ def _library(context: SourceContext) -> n.Nvml:
     from opentelemetry.instrumentation.hardware.simulator.machine import announce, machine
     from opentelemetry.instrumentation.hardware.sources.nvidia.simulated import SimulatedNvml
 
-    announce(config.name_of("simulate"), str(config.simulate), "NVIDIA")
+    announce(config.name_of("simulate"), config.simulate, "NVIDIA")
     drivers = context.drivers
     if isinstance(drivers, SimulatedDrivers):
         return cast("n.Nvml", SimulatedNvml(drivers.machine, context.pid))
