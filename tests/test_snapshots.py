@@ -71,6 +71,17 @@ def test_context_manager_starts_and_ends_the_instrumentation() -> None:
     assert not instrumentor.is_instrumented_by_opentelemetry
 
 
+def test_context_manager_takes_settings() -> None:
+    provider = MeterProvider([InMemoryMetricReader()])
+    with HardwareInstrumentor(meter_provider=provider, sources=["nvidia"], simulate="2xH100") as same:
+        assert same._session is not None
+        assert [runner.name for runner in same._session.runners] == ["nvidia"]
+    HardwareInstrumentor().instrument(meter_provider=MeterProvider([InMemoryMetricReader()]), sources=["process"])
+    assert same._session is not None
+    assert [runner.name for runner in same._session.runners] == ["process"], "the former settings are forgotten"
+    same.uninstrument()
+
+
 def test_page_about_notebooks_runs_in_a_kernel() -> None:
     cells = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert len(cells) >= 5

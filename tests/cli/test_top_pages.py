@@ -118,6 +118,16 @@ def test_time_axis() -> None:
 # -- pages
 
 
+def test_first_arrow_selects_a_row_of_the_first_table(tmp_path: Path) -> None:
+    need(fake_nvml)
+
+    async def act(view: View) -> None:
+        await view.press("down", "down", "enter")
+        await view.shows("GPU 1 · H100")
+
+    on(tmp_path, 4, (120, 50), act, 3)
+
+
 def test_page_of_a_device(tmp_path: Path) -> None:
     need(fake_nvml)
 

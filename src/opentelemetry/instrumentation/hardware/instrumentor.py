@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
@@ -75,10 +76,17 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _has_fork_hook = False
     _waits_for_provider = False
     _has_warned = False
+    _defaults: Mapping[str, Any] = MappingProxyType({})
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> HardwareInstrumentor:
-        """Return the only instrumentor of the process. Constructing it again, in any thread, has no effect."""
-        self: HardwareInstrumentor = super().__new__(cls, *args, **kwargs)
+    def __new__(cls, **kwargs: Any) -> HardwareInstrumentor:
+        """Return the only instrumentor of the process. Constructing it again, in any thread, has no effect.
+
+        Args:
+            kwargs: Defaults of ``instrument()``, for ``with HardwareInstrumentor(...):``.
+        """
+        self: HardwareInstrumentor = super().__new__(cls)
+        if kwargs:
+            self._defaults = kwargs
         begin = self.__dict__.setdefault
         begin("_lock", threading.RLock())
         begin("_former", {})
@@ -94,6 +102,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def instrument(self, **kwargs: Any) -> None:
         """Start, or report to another provider; see the class."""
+        kwargs = {**self._defaults, **kwargs}
         provider = kwargs.get("meter_provider")
         if self._has_fork_hook and self._pid != os.getpid():
             self._forked_in_c(provider)
@@ -114,6 +123,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def uninstrument(self, **kwargs: Any) -> None:
         """Stop; see the class."""
         with self._lock:
+            self._defaults = {}
             if self._deferred:
                 self._deferred = []
                 self._uninstrument()
@@ -121,7 +131,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             super().uninstrument(**kwargs)
 
     def __enter__(self) -> HardwareInstrumentor:
-        """Start with the settings of the environment, unless ``instrument()`` was called."""
+        """Start, unless ``instrument()`` was called."""
         if not self.is_instrumented_by_opentelemetry:
             self.instrument()
         return self

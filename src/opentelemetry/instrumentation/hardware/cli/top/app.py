@@ -29,6 +29,7 @@ class Top(Shell):
         Binding("question_mark,h,f1", "help", "help"),
         Binding("enter", "open", "open"),
         Binding("escape", "leave", "back"),
+        Binding("up,down", "focus_table", "select a row"),
         Binding("left", "neighbour(-1)", "previous device"),
         Binding("right", "neighbour(1)", "next device"),
         Binding("slash", "filter", "filter"),
@@ -49,6 +50,10 @@ class Top(Shell):
         focused = self.focused.id if self.focused else ""
         first = "devices" if self._board.readout and self._board.readout.devices else "processes"
         return focused if focused in TABLES else first
+
+    def action_focus_table(self) -> None:
+        """Select a row, if no panel has the focus; a panel with the focus has these keys itself."""
+        self._panel(self._table()).focus()
 
     def action_open(self) -> None:
         """Show the page of the selected row; of a panel without rows, only the panel."""

@@ -73,7 +73,7 @@ def _known_graphs(history: History, device: Device) -> list[_Graph]:
 
     def rate(kind: str) -> str:
         highest = max((value for value in history.of(kind, device.id) if value is not None), default=0.0)
-        return newest(kind, lambda value: f"{size(value)}/s of at most {size(highest)}/s")
+        return newest(kind, lambda value: f"{size(value)}/s, highest {size(highest)}/s")
 
     return [
         _Graph("busy", "device", percent(device.busy), 1.0, "busy"),

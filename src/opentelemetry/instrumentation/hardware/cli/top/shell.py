@@ -16,7 +16,7 @@ from textual.driver import Driver
 from textual.geometry import Size
 from textual.widgets import Input
 
-from opentelemetry.instrumentation.hardware.cli.layout import wrap
+from opentelemetry.instrumentation.hardware.cli.layout import clip, wrap
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.top import host
 from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
@@ -225,6 +225,8 @@ class Shell(Themed):
         view = self._board.readout.view if self._board.readout else None
         now = view.time if view else 0.0
         message = self._messages.getvalue().rstrip().rpartition("\n")[2].removeprefix("otel-hardware: ")
+        for device in view.names if view else ():  # its name says enough in a line
+            message = message.replace(f" ({device})", "")
         if message != self._message[0]:
             self._message = (message, now)
         found = [
@@ -245,7 +247,7 @@ class Shell(Themed):
         bar = screen.query_one("#problem", Bar)
         if bar.display != bool(problem):
             bar.display = bool(problem)
-        bar.show([(f" {problem}", WARNING)])
+        bar.show([(clip(f" {problem}", width), WARNING)])
         page = self._board.page
         known = KEYS if page is None else DEVICE_KEYS if page[0] == "devices" else PROCESS_KEYS
         keys: list[Line] = [[(key, "key"), (f" {text}", DIM)] for key, text in known]
