@@ -274,6 +274,26 @@ def test_process_that_exports_nothing_does_not_report_the_host(
         assert opened.is_reporter
 
 
+@pytest.mark.parametrize(
+    ("environ", "code", "warns"),
+    [
+        ({}, "", True),
+        ({"OTEL_SDK_DISABLED": "true"}, "", False),
+        ({"OTEL_METRICS_EXPORTER": "none"}, "", False),
+        ({}, "from opentelemetry import metrics, sdk; metrics.set_meter_provider(metrics.NoOpMeterProvider())", False),
+        ({}, "HardwareInstrumentor().uninstrument()", False),
+    ],
+)
+def test_program_without_a_provider_is_told_so_at_its_end(environ: dict[str, str], code: str, warns: bool) -> None:
+    start = (
+        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor; HardwareInstrumentor().instrument()\n"
+    )
+    outcome = children.run([sys.executable, "-c", start + code], environ)
+    assert outcome.returncode == 0
+    assert outcome.stderr.startswith("No MeterProvider was set" if warns else "")
+    assert len(outcome.stderr.splitlines()) == int(warns), outcome.stderr
+
+
 @pytest.mark.parametrize("providers", ["explicit", "late"])
 def test_export_at_exit_has_final_cpu_time(tmp_path: Path, providers: str) -> None:
     journals = [tmp_path / "first", tmp_path / "second"][: 2 if providers == "explicit" else 1]

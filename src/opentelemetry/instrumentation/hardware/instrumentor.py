@@ -337,6 +337,11 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         session = self._session
         if session is None or session.pid != os.getpid():
             return
+        if not session.has_started and is_proxy(get_meter_provider()) and exports_metrics(os.environ):
+            _LOG.warning(
+                "No MeterProvider was set, so no hardware metrics were exported: install opentelemetry-distro and "
+                "start the program with opentelemetry-instrument, or pass meter_provider to instrument()"
+            )
         try:
             deadline = time.monotonic() + session.config.exit_seconds
             session.read_now(_EXIT_WAIT, is_last=True)
