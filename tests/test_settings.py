@@ -108,7 +108,7 @@ RIGHT: dict[str, list[tuple[object, object]]] = {
 WRONG: dict[str, list[object]] = {
     **{name: ["acme", "./acme", "on", True, 0.5, 1, ["off"]] for name in PATHS},
     "sources": [5, 1.5, True, [1], {"host": 1}, b"host", Ellipsis],
-    "simulate": ["8", "8 H100", "8xH1000", "h100:sleep", "h100@x", 5, True, [], {}],
+    "simulate": ["8", "8 H100", "h100@x", "h100:", 5, True, [], {}],
     "simulate_speed": ["fast", "0", "601", "nan", True, []],
     "sample_interval": ["fast", "2s", "-1", -1, "nan", "inf", float("nan"), "3601", 1e9, True, [], {}, 10**400, "1,5"],
     "mode": ["thread", 1, True],
@@ -252,6 +252,21 @@ def test_only_the_invalid_words_of_a_list_are_dropped(
     assert f"using {','.join(kept)}" in warning
     accepted = (FORMS[name], "otel-hardware metrics", "is not a regular expression")
     assert any(form in warning for form in accepted), "the accepted form is missing"
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ("4xV100", "there is no card V100; the cards are T4, A100, H100, H200, B200, RTX4090, MI300X, MI210"),
+        ("8xH100:trainning", "there is no scenario trainning; did you mean training?"),
+        ("32xH100", "1 to 16 GPUs can be simulated"),
+    ],
+)
+def test_warning_says_what_cannot_be_simulated(value: str, wrong: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert Config.read({"simulate": value}, {}) == DEFAULT
+    assert Config.read({}, {f"{PREFIX}SIMULATE": value}) == DEFAULT
+    names = ("simulate", f"{PREFIX}SIMULATE")
+    assert warnings(caplog) == [f"{name}: {wrong}; using the default (none)" for name in names]
 
 
 SCRAPED = Metric("vllm:num_requests_Running", Kind.GAUGE, "1", "Requests.", standard=False, endpoint="vllm")

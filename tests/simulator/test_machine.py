@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -108,10 +109,37 @@ def test_first_answer_is_that_of_a_gpu_at_work(card: str) -> None:
     assert machine.elapsed == 0.0
 
 
-@pytest.mark.parametrize("text", ["", "8", "0xh100", "17xh100", "8xh1000", "h100:sleeping", "h100@x", "h100:", "x"])
-def test_what_cannot_be_simulated_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["", "8", "8 h100", "h100@x", "h100:", "8x", "0000000001xh100"])
+def test_text_of_another_shape_is_no_specification(text: str) -> None:
     with pytest.raises(ValueError, match=r"^$"):
         Spec.parse(text)
+
+
+NAMES = "T4, A100, H100, H200, B200, RTX4090, MI300X, MI210"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("4xV100", f"there is no card V100; the cards are {NAMES}"),
+        ("x", f"there is no card x; the cards are {NAMES}"),
+        ("4xH10O", "there is no card H10O; did you mean H100?"),
+        ("8xh1000:hot", "there is no card h1000; did you mean H100?"),
+        ("mi300", "there is no card mi300; did you mean MI300X?"),
+        ("4xH100:Trainning@7", "there is no scenario Trainning; did you mean training?"),
+        ("h100:sleeping", f"there is no scenario sleeping; the scenarios are {', '.join(SCENARIOS)}"),
+        ("0xH100", "1 to 16 GPUs can be simulated"),
+        ("17xh100", "1 to 16 GPUs can be simulated"),
+        ("4000xh100", "1 to 16 GPUs can be simulated"),
+    ],
+)
+def test_wrong_part_of_a_specification_is_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        Spec.parse(text)
+
+
+def test_most_gpus_are_simulated() -> None:
+    assert Spec.parse("16XH100:HOT") == Spec(16, "h100", "hot", 0)
 
 
 def test_specification_has_defaults() -> None:

@@ -226,6 +226,14 @@ def simulation() -> Parser:
     def parse(value: object) -> object:
         from opentelemetry.instrumentation.hardware.simulator.machine import Spec  # rarely needed
 
-        return value if isinstance(value, Spec) else Spec.parse(_text(value))
+        if isinstance(value, Spec):
+            return value
+        text = _text(value)
+        try:
+            return Spec.parse(text)
+        except ValueError as error:
+            if str(error):
+                raise InvalidValueError(str(error)) from None
+            raise
 
     return Parser("a number of GPUs and a card, such as 8xH100, 4xA100:inference or T4:hot@7", parse)

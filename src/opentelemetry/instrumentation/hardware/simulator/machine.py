@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from random import Random
 from typing import Final, NamedTuple
@@ -29,6 +29,8 @@ _SAMPLES: Final = 100  # steps of which the driver keeps the utilization
 _DYNAMIC: Final = 2.2  # the exponent of the clock in the power of a load: voltage falls with the clock
 
 _SLOWEST: Final = 0.2  # lowest clock under load, as a share of the highest
+
+_MOST: Final = 16  # GPUs of a machine
 
 
 class Spec(NamedTuple):
@@ -69,15 +71,31 @@ class Spec(NamedTuple):
         """Parse a specification.
 
         Raises:
-            ValueError: It is none.
+            ValueError: It is none. The message says which part is wrong; it is empty if the text has another shape.
         """
-        found = re.fullmatch(r"(?:(\d{1,2})x)?(\w+)(?::([\w-]+))?(?:@(\d{1,9}))?", text.strip().lower())
+        shape = r"(?:(\d{1,9})x)?([^\W\d]\w*)(?::([\w-]+))?(?:@(\d{1,9}))?"
+        found = re.fullmatch(shape, text.strip(), re.IGNORECASE)
         if found is None:
             raise ValueError
         gpus, card, scenario = int(found[1] or 1), found[2], found[3] or next(iter(SCENARIOS))
-        if not 1 <= gpus <= 16 or card not in CARDS or scenario not in SCENARIOS:
-            raise ValueError
-        return cls(gpus, card, scenario, int(found[4] or 0))
+        if card.lower() not in CARDS:
+            raise ValueError(unknown("card", card, map(str.upper, CARDS)))
+        if scenario.lower() not in SCENARIOS:
+            raise ValueError(unknown("scenario", scenario, SCENARIOS))
+        if not 1 <= gpus <= _MOST:
+            raise ValueError(f"1 to {_MOST} GPUs can be simulated")
+        return cls(gpus, card.lower(), scenario.lower(), int(found[4] or 0))
+
+
+def unknown(what: str, word: str, known: Iterable[str]) -> str:
+    """Describe a word that is not the name of a card or scenario: the name that it may mean, else all of them."""
+    from difflib import get_close_matches  # rarely needed
+
+    names = {name.lower(): name for name in known}
+    similar = get_close_matches(word.lower(), names, 2, cutoff=0.7)
+    if len(similar) == 1:  # V100 is as similar to A100 as to H100, and means neither
+        return f"there is no {what} {word}; did you mean {names[similar[0]]}?"
+    return f"there is no {what} {word}; the {what}s are {', '.join(names.values())}"
 
 
 class Gpu:
