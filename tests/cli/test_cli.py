@@ -50,6 +50,12 @@ def test_help_of_each_command_fits_40_lines(command: str) -> None:
     assert "exit status" in answer.out
 
 
+@pytest.mark.parametrize("command", ["top", "run", "snapshot", "doctor", "why", "free"])
+def test_help_shows_how_to_simulate_gpus(command: str) -> None:
+    settings = otel_hardware(command, "--help").out.partition("options:")[2]
+    assert re.search(r"^  --simulate SIMULATE +GPUs to simulate, such as 8xH100", settings, re.MULTILINE)
+
+
 @pytest.mark.parametrize("command", [name for name, module in commands().items() if hasattr(module, "DETAILS")])
 def test_details_of_a_command_are_in_its_long_help_only(command: str) -> None:
     details = "".join(commands()[command].DETAILS.split())

@@ -434,6 +434,25 @@ def test_missing_driver_of_amd_is_named() -> None:
     assert why.startswith("no AMD driver is loaded: there is no /sys/module/amdgpu. To fix it: ")
 
 
+# -- simulated GPUs
+
+
+@pytest.mark.parametrize(
+    ("line", "vendor", "word", "count"),
+    [
+        ("2 --simulate 4xH100:idle@1", "NVIDIA", r"GPU-[0-9a-f-]{36}", 2),
+        ("--simulate 2xMI300X:idle@1", "AMD", r"GPU-[0-9a-f]{16}", 1),
+    ],
+)
+def test_simulated_gpus_are_printed_and_announced(line: str, vendor: str, word: str, count: int) -> None:
+    answer = run(["otel-hardware", "free", *line.split()], {"OTEL_PYTHON_HARDWARE_SIMULATE": "T4:hot"})
+    assert answer.returncode == 0
+    assert re.fullmatch(",".join([word] * count) + "\n", answer.stdout)
+    assert re.fullmatch(
+        rf"otel-hardware: --simulate: the {vendor} GPUs are simulated: .*, scenario idle\n", answer.stderr
+    )
+
+
 # -- where it cannot be known
 
 

@@ -155,7 +155,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     group = parser.add_argument_group("simulated hosts, with --simulate")
     group.add_argument(
-        "--hosts", type=settings.count, metavar="N", help="export as so many hosts with the seeds SEED, SEED+1, ..."
+        "--hosts", type=settings.count, metavar="N", help="export as N hosts with the seeds SEED, SEED+1, ..."
     )
     group.add_argument("--scenarios", metavar="NAMES", help="scenarios of the first hosts; others have SIMULATE's")
     group.add_argument(

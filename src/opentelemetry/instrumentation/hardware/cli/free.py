@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
@@ -135,6 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--max-processes", metavar="N", type=_processes, default=0, help=text)
     text = "default: nvidia if its driver is present, else amd"
     parser.add_argument("--vendor", choices=[*_VENDORS], help=text)
+    settings.add_simulate(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -146,7 +148,8 @@ def run(arguments: argparse.Namespace) -> int:
     limits = _Limits(arguments.max_memory, arguments.max_utilization, arguments.max_processes)
     idle: dict[str, list[_Gpu]] = {}
     busy: list[str] = []
-    for gpu in sorted(_read_all(Config.read(), arguments.vendor), key=lambda gpu: gpu.choice.kind):  # GPUs before MIG
+    gpus = _read_all(settings.config(arguments), arguments.vendor)
+    for gpu in sorted(gpus, key=lambda gpu: gpu.choice.kind):  # GPUs before MIG
         reason = _reason(gpu, limits)
         if reason:
             busy.append(f"{gpu.choice.name} {reason}")
@@ -223,7 +226,9 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
         thread.start()
         thread.join(_TIMEOUT)
     for message in messages:
-        if PREFIX in message:  # about settings; failures of GPUs are reported below
+        if PREFIX in message or message.startswith(
+            "--simulate: "
+        ):  # about settings; failures of GPUs are reported below
             say(message)
     if not results:
         raise Mistake(f"the {_VENDORS[name]} driver has not responded for {_TIMEOUT:g} s", 1)

@@ -17,6 +17,7 @@ _COMMON: Final = {
     "sources": "sources to read, such as host,nvidia; -NAME leaves one out; default: all",
     "devices": "GPUs and NPUs to report, such as 0,1; visible: those that the program can use; default: all",
     "detail": f"more metrics: {', '.join(DETAILS)}",
+    "simulate": "GPUs to simulate, such as 8xH100 or 4xA100:inference",
 }
 
 
@@ -24,8 +25,13 @@ def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
     """Add a flag for each setting, except those that have no effect on the command."""
     group = parser.add_argument_group("settings")
     _add_flags(group, but, _COMMON)
-    text = f"show all settings; each is also a variable, {PREFIX}NAME"
+    text = f"show all settings (variables: {PREFIX}*)"
     group.add_argument("--help-settings", action=_HelpSettings, but=but, help=text)
+
+
+def add_simulate(parser: argparse.ArgumentParser) -> None:
+    """Add ``--simulate``, for a command without the other settings."""
+    _add_flags(parser, {setting.name for setting in fields(Config)} - {"simulate"}, _COMMON)
 
 
 class _HelpSettings(argparse.Action):
@@ -50,7 +56,7 @@ class _HelpSettings(argparse.Action):
         parser.exit()
 
 
-def _add_flags(group: argparse._ArgumentGroup, but: Collection[str], brief: Mapping[str, str] | None = None) -> None:
+def _add_flags(group: argparse._ActionsContainer, but: Collection[str], brief: Mapping[str, str] | None = None) -> None:
     """Add the flags, each with its description; if brief ones are given, others have none."""
     for setting in fields(Config):
         if setting.name in but:
