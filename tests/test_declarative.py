@@ -84,7 +84,7 @@ def test_invalid_and_unknown_options_log_one_warning_each(sink: Sink, tmp_path: 
     outcome = children.run(children.instrumented("applications/configured"), configure(sink, tmp_path, options))
     assert settings(outcome) == {"counter_origin": ["str", "boot"], "exclude_metrics": ["list", ["system.disk.*"]]}
     detail, interval, unknown = errors(outcome)
-    assert "sample_intervall is not a setting" in unknown
+    assert "sample_intervall is not a setting and is ignored; did you mean sample_interval?" in unknown
     assert "detail: ['all'] is not" in detail
     assert "cpu, connections, devices, processes" in detail
     assert "sample_interval: 'fast' is not a number of seconds from 0 to 3600" in interval

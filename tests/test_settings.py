@@ -488,6 +488,21 @@ def test_unknown_variable_warns_and_suggests_a_setting(
     assert sentence in warning
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sample_intervall", "did you mean sample_interval?"),
+        ("simulat", "did you mean simulate?"),
+        ("DETAILS", "did you mean detail?"),
+        ("xyzzy", f"the settings are {', '.join(SETTINGS)}"),
+    ],
+)
+def test_unknown_argument_warns_and_suggests_a_setting(name: str, hint: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert Config(**{name: 1}) == Config()
+    assert Config.read({name: 1}, {}) == DEFAULT
+    assert warnings(caplog) == [f"{name} is not a setting and is ignored; {hint}"] * 2
+
+
 def test_own_blank_and_foreign_variables_do_not_warn(caplog: pytest.LogCaptureFixture) -> None:
     Config.read(environ={JOB: "1.2", f"{PREFIX}SAMPEL": " ", "OTEL_PYTHON_LOG_LEVEL": "info"})
     assert warnings(caplog) == []

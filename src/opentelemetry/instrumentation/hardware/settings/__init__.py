@@ -214,7 +214,9 @@ class Config:
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
-            _LOG.warning("%s is not a setting and is ignored; the settings are %s", redacted(name), ", ".join(names))
+            meant = _meant(name)
+            hint = f"did you mean {meant}?" if meant else f"the settings are {', '.join(names)}"
+            _LOG.warning("%s is not a setting and is ignored; %s", redacted(name), hint)
 
     def __repr__(self) -> str:
         given = {row.name: getattr(self, row.name) for row in fields(self)}
@@ -381,19 +383,23 @@ def _text(words: Iterable[str]) -> str:
     return redacted(",".join(words)).encode(errors="backslashreplace").decode()
 
 
+def _meant(name: str) -> str:
+    """Return the setting that a misspelt name may mean; "" if none is similar."""
+    from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
+
+    return next(iter(get_close_matches(name.lower(), [row.name for row in fields(Config)], 1)), "")
+
+
 def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
     """Warn about variables with our prefix that are not settings, such as misspelt ones."""
-    names = [row.name.upper() for row in fields(Config)]
-    known = {_JOB, *(PREFIX + name for name in names)}
+    known = {_JOB, *(PREFIX + row.name.upper() for row in fields(Config))}
     for variable in sorted(environ):
         if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():
             continue
-        from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
-
-        similar = get_close_matches(variable.upper().removeprefix(PREFIX), names, 1)
+        meant = _meant(variable.upper().removeprefix(PREFIX))
         hint = (
-            f"did you mean {PREFIX}{similar[0]}?"
-            if similar
+            f"did you mean {PREFIX}{meant.upper()}?"
+            if meant
             else "'otel-hardware run --help-settings' lists all settings"
         )
         _LOG.warning("%s is not a setting and is ignored; %s", redacted(variable), hint)
