@@ -164,7 +164,8 @@ def test_past_waits_for_a_collector() -> None:
     ("flags", "text"),
     [
         (["--hosts", "2"], "need --simulate, such as --simulate 8xH100"),
-        (["--simulate", "T4", "--scenarios", "sleeping"], "'sleeping' is none of training, inference"),
+        (["--simulate", "T4", "--scenarios", "sleeping"], "there is no scenario sleeping; the scenarios are training"),
+        (["--simulate", "T4", "--scenarios", "losst"], "there is no scenario losst; did you mean lost?"),
         (["--simulate", "T4", "--scenarios", "idle,hot"], "names 2 scenarios, for 1 host"),
         (["--simulate", "T4", "--hosts", "2", "--", "true"], "cannot be used with a program"),
         (["--simulate", "T4", "--hosts", "0"], "'0' is not a positive integer"),

@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
-from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec
+from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec, unknown
 from opentelemetry.instrumentation.hardware.simulator.scenarios import SCENARIOS, HostLoad
 from opentelemetry.instrumentation.hardware.version import __version__
 
@@ -198,7 +198,7 @@ def _specs(arguments: argparse.Namespace) -> tuple[Config, list[Spec]]:
     scenarios = [word.strip() for word in (arguments.scenarios or "").split(",") if word.strip()]
     for word in scenarios:
         if word not in SCENARIOS:
-            raise Mistake(f"--scenarios: {word!r} is none of {', '.join(SCENARIOS)}")
+            raise Mistake(f"--scenarios: {unknown('scenario', word, SCENARIOS)}")
     hosts = arguments.hosts or 1
     if len(scenarios) > hosts:
         raise Mistake(f"--scenarios names {len(scenarios)} scenarios, for {hosts} host{'s' if hosts > 1 else ''}")

@@ -21,7 +21,8 @@ def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Po
     try:
         return subprocess.Popen(program, env=environ)
     except FileNotFoundError:
-        raise Mistake(f"{program[0]}: command not found; check the name and PATH", 127) from None
+        hint = f", or: otel-hardware run -- python {program[0]}" if program[0].endswith(".py") else ""
+        raise Mistake(f"{program[0]}: command not found; check the name and PATH{hint}", 127) from None
     except OSError as error:
         raise Mistake(f"{program[0]} cannot be started: {(error.strerror or str(error)).lower()}", 126) from None
 
