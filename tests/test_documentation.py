@@ -12,9 +12,12 @@ import yaml
 from tests.support import children
 from tests.support.blocks import PAGES, WAITING, Block, bash, blocks, desk, substitute, the_block
 from tests.support.children import PATIENCE, ROOT
+from tests.support.commands import otel_hardware
 from tests.support.sink import Sink
 from tests.tools import need, program
 from tests.tools.daemon import Prometheus, free_addresses, get, wait
+
+from opentelemetry.instrumentation.hardware.cli.command_line import commands
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 README = ROOT / "README.md"
@@ -163,6 +166,12 @@ def test_readme_and_index_lead_to_every_page() -> None:
     index = {(ROOT / "docs" / link).name for link in links(ROOT / "docs" / "README.md")}
     assert {page.name for page in PAGES[1:]} - {"README.md"} <= index
     assert "docs/README.md" in links(README)
+
+
+def test_page_of_simulated_gpus_names_each_command_with_the_flag() -> None:
+    takers = {name for name in commands() if "there is no card" in otel_hardware(name, "--simulate", "V100").err}
+    begin = (ROOT / "docs" / "simulator.md").read_text("utf-8").partition(" take the same flag")[0]
+    assert takers == {word for word in re.findall(r"[a-z]+", begin) if word in commands()}
 
 
 def test_readme_is_short() -> None:
