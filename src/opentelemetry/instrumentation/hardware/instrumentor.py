@@ -285,7 +285,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         instruments = self._instruments_of(provider)
         instruments.open(session)
         self._attached = [*(each for each in self._attached if each.is_alive()), instruments]
-        self._waits_for_provider = self._waits_for_provider or is_proxy(provider)
+        if is_proxy(provider):
+            self._waits_for_provider = True
+            _LOG.info("No MeterProvider is set yet: metrics are exported once there is one")
         self._register_exit_hook()
         instruments.watch(self._reader_found)
 
@@ -337,11 +339,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         session = self._session
         if session is None or session.pid != os.getpid():
             return
-        if not session.has_started and is_proxy(get_meter_provider()) and exports_metrics(os.environ):
-            _LOG.warning(
-                "No MeterProvider was set, so no hardware metrics were exported: install opentelemetry-distro and "
-                "start the program with opentelemetry-instrument, or pass meter_provider to instrument()"
-            )
         try:
             deadline = time.monotonic() + session.config.exit_seconds
             session.read_now(_EXIT_WAIT, is_last=True)
