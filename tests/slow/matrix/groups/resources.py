@@ -67,7 +67,7 @@ _MOUNTS: Final = {
     "no-proc": "mount -t tmpfs none /proc",
     "no-sys": "mount -t tmpfs none /sys",
     "no-proc-no-sys": "mount -t tmpfs none /proc; mount -t tmpfs none /sys",
-    "proc-of-others-hidden": "mount -o remount,hidepid=2 /proc",
+    "proc-of-others-hidden": "mount -t proc -o hidepid=2 proc /proc",  # a remount would change that of the machine
     "no-run": "mount -t tmpfs none /run",
     "no-dev-shm": "mount -t tmpfs -o ro none /dev/shm",
     "no-etc-hosts": "mount --bind /dev/null /etc/hosts",
