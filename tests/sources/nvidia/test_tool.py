@@ -644,8 +644,8 @@ def _spells_zero(printed: bytes, where: str) -> bool:
     text = printed.decode("utf-8", "replace")
     if " - " in where:  # of two equal numbers
         return True
-    if where == "gpu_recovery_action":
-        return re.search(r"<gpu_recovery_action[^>]*>[\s\[]*None", text) is not None
+    if where == "gpu_recovery_action" and re.search(r"<gpu_recovery_action[^>]*>[\s\[]*None", text):
+        return True
     leaves = [path.rpartition("/")[2] for path in where.split(" + ")]
     return all(re.search(rf"<{leaf}[^>]*>[\s\[]*P?0+(\.0+)?[^<1-9]*</{leaf}\s*>", text) for leaf in leaves)
 
