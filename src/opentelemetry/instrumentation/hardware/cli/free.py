@@ -226,9 +226,7 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
         thread.start()
         thread.join(_TIMEOUT)
     for message in messages:
-        if PREFIX in message or message.startswith(
-            "--simulate: "
-        ):  # about settings; failures of GPUs are reported below
+        if PREFIX in message or message.startswith("--simulate: "):  # failures of GPUs are reported below
             say(message)
     if not results:
         raise Mistake(f"the {_VENDORS[name]} driver has not responded for {_TIMEOUT:g} s", 1)

@@ -9,7 +9,7 @@ share never exceeds the span's energy, and equals it if the span was alone. What
 By tokens, which are known when a span ends, a span claims more or less than its presence, and those that end later
 divide the rest.
 
-Spans only note when they begin and end. The notes are taken over when somebody asks for a share, and by our threads.
+Spans only note when they begin and end. The notes are taken over when a share is read, and by our threads.
 """
 
 from __future__ import annotations
