@@ -187,12 +187,13 @@ class Stuck(Source):
 
 @pytest.fixture
 def package(tmp_path: Path) -> dict[str, str]:
-    """An installed package with sources; one cannot be loaded, another hangs."""
+    """An installed package with sources; two cannot be loaded, another hangs."""
     site = tmp_path / "site"
     about = site / "vendor-1.0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: vendor\nVersion: 1.0\n")
-    entries = {"good": "vendor:Good", "stuck": "vendor:Stuck", "lost": "vendor:Missing", "host": "vendor:Good"}
+    entries = {"good": "vendor:Good", "stuck": "vendor:Stuck", "lost": "vendor:Missing", "gone": "vendor:Missing"}
+    entries["host"] = "vendor:Good"
     lines = "".join(f"{name} = {value}\n" for name, value in entries.items())
     (about / "entry_points.txt").write_text(f"[opentelemetry_hardware_source]\n{lines}")
     (site / "vendor.py").write_text(PACKAGE)
@@ -218,6 +219,7 @@ def test_hanging_source_of_an_entry_point_does_not_hold_up_the_program_end(
     (lost,) = [line for line in warnings if "lost" in line]
     (taken,) = [line for line in warnings if "host" in line]
     assert ("Missing" in lost, "vendor:Good" in taken) == (True, True)
+    assert "gone" in lost, "one reason, one line"
     assert "ERROR" not in outcome.stderr
 
 

@@ -34,7 +34,7 @@ class FoundSource(NamedTuple):
 
 
 def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[FoundSource]:
-    """Return the sources to read. A source that cannot be loaded is left out with a warning.
+    """Return the sources to read. Those that cannot be loaded are left out, with one warning for each reason.
 
     Args:
         config: The settings.
@@ -46,6 +46,7 @@ def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[F
     known = discover()
     config = _without_unknown_sources(config, known)
     sources = []
+    failed: dict[str, list[str]] = {}  # names by reason
     for name, load in known.items():
         if not config.selects(name):
             continue
@@ -57,7 +58,9 @@ def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[F
                 expected = make.prepare(config) or all_expected
                 sources.append(FoundSource(name, make, [*make.instances(config)], expected))
         except (Exception, SystemExit) as error:  # a module may call sys.exit()
-            _LOG.warning("Source %s cannot be loaded: %s: %s", name, type(error).__name__, error)
+            failed.setdefault(f"{type(error).__name__}: {error}", []).append(name)
+    for reason, names in failed.items():
+        _LOG.warning("Source%s %s cannot be loaded: %s", "s" if len(names) > 1 else "", ", ".join(names), reason)
     return sources
 
 
