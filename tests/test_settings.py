@@ -450,7 +450,7 @@ def test_sources_setting_selects_sources(words: list[str] | None, selected: set[
 
 def sources_of(config: Config) -> set[str]:
     """Return the sources that a session with these settings would read. No thread is started."""
-    return {runner.name for runner in Session(config, environ={}).runners}
+    return {runner.name for runner in Session(config).runners}
 
 
 @pytest.mark.parametrize("words", [["gpus"], ["-gpus"], ["gpus", "auto"], ["gpus", "hosts"]])
@@ -548,7 +548,7 @@ def test_warning_names_the_argument_flag_or_variable_that_was_used(
     options: dict[str, object], variables: dict[str, str], flags: bool, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = Config.read(options, variables, flags)
-    Session(config, environ={}).close()
+    Session(config).close()
     assert caplog.messages == [f"{name}: there is no source gpu; did you mean nvidia, amd or intel? (it is ignored)"]
 
 

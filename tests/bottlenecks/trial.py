@@ -104,7 +104,7 @@ def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> I
     drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back, pid or os.getpid())
     settings = {"sources": ["nvidia", "host", "process", "container"], "detail": ["bottlenecks"]}
     config = Config.read({"simulate": text, "preset": "all", **settings}, {})
-    session = Reading(config, pid, STEP, lambda name: drivers, {}, clock)
+    session = Reading(config, pid, STEP, lambda name: drivers, clock)
     session.has_started = True
     try:
         yield clock, session

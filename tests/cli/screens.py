@@ -276,7 +276,7 @@ Act = Callable[[View], Awaitable[None]]
 
 async def _on(view: View, size: tuple[int, int], act: Act, steps: int, settings: Mapping[str, object]) -> None:
     config = Config.read({**settings, "sources": ["-process"]})
-    started = session.Session(config, interval=2.0, environ={}, all_processes=True)
+    started = session.Session(config, interval=2.0, all_processes=True)
     started.start()
     feed = Feed(started, Ranks())
     view.app = Top(feed, None, lambda: "exporting every 15 s to http://localhost:4317 (grpc)")

@@ -27,7 +27,7 @@ _TOP = (
     "from opentelemetry.instrumentation.hardware.pipeline.session import Session\n"
     "from opentelemetry.instrumentation.hardware.settings import Config\n"
     "config = Config.read({'sources': ['nvidia', 'host'], 'detail': ['cpu']})\n"
-    "session = Session(config, environ={}, all_processes=True); session.start()\n"
+    "session = Session(config, all_processes=True); session.start()\n"
     "assert Feed(session, None).collect().devices; session.close()\n"
 )
 

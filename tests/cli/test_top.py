@@ -316,7 +316,7 @@ def test_devices_of_other_vendors(
     story = STORIES[name]
     clock, machine = Clock(), story.at(0)
     config = Config.read({"sources": [story.source], **story.settings}, {})
-    session = Stepped(config, story.pid, 10.0, lambda source: machine, {}, clock, all_processes=True)
+    session = Stepped(config, story.pid, 10.0, lambda source: machine, clock, all_processes=True)
     try:
         viewer = Viewer(session)
         clock.now += 10.0
@@ -343,7 +343,7 @@ def test_processes_have_user_and_command(tmp_path: Path) -> None:
             patch.dict(os.environ, environment(fake.environment), clear=True),
             patch.object(tree, "_is_host_namespace", lambda files: True),
         ):
-            session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, environ={}, all_processes=True)
+            session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, all_processes=True)
             reader = ProcessReader()
             try:
                 session.read_now(1.0)
@@ -368,7 +368,7 @@ def test_in_a_container_a_pid_alone_names_no_process(tmp_path: Path) -> None:
         patch.dict(os.environ, environment(fake.environment), clear=True),
         patch.object(tree, "_is_host_namespace", lambda files: False),
     ):
-        session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, environ={}, all_processes=True)
+        session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, all_processes=True)
         try:
             session.read_now(1.0)
             (found,) = holders(session, {}, ProcessReader().read)

@@ -221,7 +221,7 @@ def test_request_to_an_ended_thread_returns_at_once() -> None:
 
 def test_collection_after_a_stop_of_the_process_is_complete() -> None:
     """As after SIGSTOP and SIGCONT: the threads should have read long ago, and none has run."""
-    session = Session(Config(sources=["process"]), interval=5.0, environ={}, clock=(clock := Clock()))
+    session = Session(Config(sources=["process"]), interval=5.0, clock=(clock := Clock()))
     reader = Reader()
     session.start()
     try:

@@ -108,7 +108,7 @@ def playing(
     made: list[Session] = []
 
     def session(config: Config, reporter: object, **options: Any) -> Session:
-        made.append(_Stepped(config, pid, 60.0, drivers, {}, clock, **options))
+        made.append(_Stepped(config, pid, drivers=drivers, clock=clock, **{**options, "interval": 60.0}))
         return made[0]
 
     reader = InMemoryMetricReader()

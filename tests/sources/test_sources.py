@@ -153,7 +153,7 @@ def test_third_party_source_is_discovered_by_entry_point(elsewhere: Path) -> Non
 
 def test_third_party_source_is_collected(elsewhere: Path) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
-    session = Session(Config(sources=["widgets"]), pid=4711, environ={})
+    session = Session(Config(sources=["widgets"]), pid=4711)
     session.start()
     try:
         (runner,) = session.runners
@@ -194,7 +194,7 @@ def test_third_party_source_that_fails_to_load_logs_one_warning(
     elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, why: str
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
-    session = Session(Config(), environ={})
+    session = Session(Config())
     assert sorted(runner.name for runner in session.runners) == OF_PROGRAM
     (warning,) = warnings(caplog)
     assert "widgets" in warning
@@ -207,14 +207,14 @@ def test_entry_point_that_is_no_source_logs_one_warning(
     elsewhere: Path, caplog: pytest.LogCaptureFixture, text: str, member: bool
 ) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": text})
-    session = Session(Config(), environ={}, reporter=member_of_job() if member else None)
+    session = Session(Config(), reporter=member_of_job() if member else None)
     assert sorted(runner.name for runner in session.runners) == (EVERYBODYS if member else OF_PROGRAM)
     (warning,) = warnings(caplog)
     assert "widgets" in warning
 
 
 def test_only_a_session_of_all_processes_reads_holders() -> None:
-    session = Session(Config(), environ={}, all_processes=True)
+    session = Session(Config(), all_processes=True)
     assert sorted(runner.name for runner in session.runners) == OWN
     session.close()
 
@@ -226,7 +226,7 @@ def member_of_job() -> Reporter:
 
 def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": WIDGETS})
-    session = Session(Config(), environ={}, reporter=member_of_job())
+    session = Session(Config(), reporter=member_of_job())
     assert not session.is_reporter
     assert sorted(runner.name for runner in session.runners) == [*EVERYBODYS, "widgets"]
     session.close()
@@ -234,5 +234,5 @@ def test_member_of_job_reads_only_process_scope_sources(elsewhere: Path) -> None
 
 def test_unselected_third_party_source_is_not_loaded(elsewhere: Path, caplog: pytest.LogCaptureFixture) -> None:
     install(elsewhere, "acme-widgets", {"widgets": "acme_widgets:Widgets"}, {"acme_widgets": "raise RuntimeError"})
-    assert [runner.name for runner in Session(Config(sources=["host"]), environ={}).runners] == ["host"]
+    assert [runner.name for runner in Session(Config(sources=["host"])).runners] == ["host"]
     assert warnings(caplog) == []

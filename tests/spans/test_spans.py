@@ -115,8 +115,9 @@ def machine(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
 
 def rows() -> Sequence[Rows]:
     """Return the rows of the accelerators in use."""
-    session = HardwareInstrumentor()._session
-    every = session.span_rows if session is not None else ()
+    recorder = HardwareInstrumentor()._recorder
+    readings = recorder._session if recorder is not None else None
+    every = readings.span_rows if readings is not None else ()
     return [each for each in every if each.kind == ACCELERATOR and each.use]
 
 

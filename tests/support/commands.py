@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import socket
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -155,14 +155,13 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
             self,
             config: Config,
             pid: int | None = None,
-            interval: float | None = None,
-            environ: MutableMapping[str, str] | None = None,
+            interval: float = 60.0,
             all_processes: bool = False,
             reporter: Reporter | None = None,
             demand: Demand | None = None,
         ) -> None:
             make, now = self._drivers, clock.monotonic
-            super().__init__(config, pid, interval, make, environ, now, all_processes, reporter=reporter, demand=demand)
+            super().__init__(config, pid, interval, make, now, all_processes, reporter=reporter, demand=demand)
 
         @staticmethod
         def _drivers(source: str) -> Drivers:

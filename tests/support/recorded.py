@@ -32,6 +32,9 @@ class Readings:
     def start(self) -> None:
         """Do nothing: the test makes the readings."""
 
+    def advance(self) -> None:
+        """Do nothing: the test makes the readings."""
+
     def expect_spans(self) -> None:
         """Do nothing: the test makes the readings."""
 

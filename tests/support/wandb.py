@@ -39,7 +39,7 @@ def watched(sources: str, pid: int, drivers: Drivers | None = None, **settings: 
     """A session of sources with the drivers of a machine; by default of this one."""
     config = wandb.needs(Config.read({"sources": sources, **settings}, {}))
     make = None if drivers is None else lambda name: drivers
-    session = Session(config, pid, 1.0, make, {})
+    session = Session(config, pid, 1.0, make)
     session.start()
     try:
         yield Watched(session, pid)

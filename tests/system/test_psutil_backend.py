@@ -125,7 +125,7 @@ def test_memory_states_sum_to_the_limit() -> None:
 
 def test_session_without_linux_reports_all_sources_but_container() -> None:
     """The whole pipeline, with its threads, on a system that is not Linux."""
-    session = Session(Config(sample_interval=60.0), interval=60.0, drivers=lambda source: Portable(), environ={})
+    session = Session(Config(sample_interval=60.0), interval=60.0, drivers=lambda source: Portable())
     session.start()
     try:
         wait_for(lambda: not any(each.state.value == "starting" for each in session.runners), 30, "first reading")

@@ -61,7 +61,7 @@ class ByHand:
         self.reader.get_metrics_data()
 
     def _still(self, config: Config, **options: Any) -> Session:
-        self.session = _Still(config, interval=60.0, environ={}, clock=lambda: self.now, **options)
+        self.session = _Still(config, **{**options, "interval": 60.0, "clock": lambda: self.now})
         return self.session
 
     def sample(self) -> None:

@@ -261,7 +261,7 @@ def test_failure_and_recovery_of_macmon_are_logged_once_each(
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.pipeline.runner.RETRY", (0.1, 0.1))
     settings = {"sources": "apple", "macmon": tool("macmon", "dies"), "sample_interval": "1"}
     drivers = Ahead()
-    session = Session(Config.read(settings, {}), drivers=lambda name: drivers, environ={})
+    session = Session(Config.read(settings, {}), drivers=lambda name: drivers)
     session.start()
     try:
         (runner,) = session.runners

@@ -238,7 +238,7 @@ def test_dcgm_page_with_mig_instances() -> None:
 def test_scrape_interval_follows_the_collection_interval() -> None:
     urls = {"own": {"url": "http://127.0.0.1:1/m", "interval": 300}, "often": "http://127.0.0.1:1/m"}
     config = Config.read({"sources": ["openmetrics"], "sample_interval": 0.05, "openmetrics": urls}, {})
-    session = Session(config, interval=60.0, environ={})
+    session = Session(config, interval=60.0)
     try:
         for runner in session.runners:
             runner.read()

@@ -228,7 +228,7 @@ def test_no_endpoint_imports_no_http_module() -> None:
     code = (
         "import sys; from opentelemetry.instrumentation.hardware.settings import Config\n"
         "from opentelemetry.instrumentation.hardware.pipeline.session import Session\n"
-        "Session(Config(sources=['openmetrics']), environ={})\n"
+        "Session(Config(sources=['openmetrics']))\n"
         "print([name for name in ('http.client', 'prometheus_client', 'yaml') if name in sys.modules])"
     )
     outcome = children.run([sys.executable, "-c", code])

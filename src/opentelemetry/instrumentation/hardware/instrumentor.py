@@ -34,13 +34,14 @@ from opentelemetry.instrumentation.hardware.sdk import (
     resource_of,
 )
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.settings.sdk_variables import exports_metrics
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.spans.recorder import Readings, SpanRecorder
+    from opentelemetry.instrumentation.hardware.spans.readings import Readings
+    from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
     from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _LOG = logging.getLogger(__name__)
@@ -104,9 +105,18 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """Start, or report to another provider; see the class."""
         kwargs = {**self._defaults, **kwargs}
         provider = kwargs.get("meter_provider")
-        if self._has_fork_hook and self._pid != os.getpid():
-            self._forked_in_c(provider)
-        self._register_fork_hook()  # before the lock, which the child could not get
+        if self._has_fork_hook and self._pid != os.getpid():  # the fork was made in C, and ran no fork hooks
+            self._forked()
+            try:
+                self._instruments_of(provider or get_meter_provider()).restart()
+            except Exception:
+                _LOG.debug("The MeterProvider could not be restarted after a fork", exc_info=True)
+        # Before the lock, which the child could not get. A hook cannot be unregistered.
+        if not self._has_fork_hook and hasattr(os, "register_at_fork"):
+            import_early()
+            self._pid = os.getpid()
+            os.register_at_fork(after_in_child=self._forked)
+            self._has_fork_hook = True
         with self._lock:
             try:
                 session = self._session
@@ -165,23 +175,21 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                     return
                 if config.mode == "agent" and _needs_agent(config) and self._start_agent(provider, config, kwargs):
                     return
-            if session is not None:
+                self._start_session(provider, config)
+            else:
                 self._start(provider, session)
                 session.start()  # its caller may show what it reads
-                return
-            session = self._new_session(provider, config)
-            session.collector.shares = self._record_spans(session, provider)
-            self._start(provider, session)
         except Exception as error:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        """Log why it could not start, and leave nothing behind."""
+        """Log why it could not start, leave nothing behind, and allow another attempt."""
         is_limit = isinstance(error, (OSError, MemoryError)) or "can't start new thread" in str(error)
         text = "Hardware telemetry could not start: %s; the program continues without it"
         _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
         with suppress(Exception):
             self._uninstrument()
+        self._is_instrumented_by_opentelemetry = False
 
     def _start_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []
@@ -191,16 +199,29 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         for start in deferred:
             start()
 
-    def _new_session(self, provider: MeterProvider, config: Config) -> Session:
+    def _start_session(self, provider: MeterProvider, config: Config) -> None:
+        """Report from this process, not from an agent."""
         demand = None if config.spans == "off" else Demand()
         counters = self._instruments_of(provider).counters
-        return Session(config, counters=counters, reporter=self._reporter, demand=demand, former=self._former)
+        session = Session(
+            config,
+            interval=export_interval(),
+            counters=counters,
+            reporter=self._reporter,
+            demand=demand,
+            former=self._former,
+        )
+        if demand is not None:
+            from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
+
+            session.collector.shares = self._record_spans(SessionReadings(session), provider)
+        self._start(provider, session)
 
     def _start(self, provider: MeterProvider, session: Session) -> None:
         self._session, self._has_warned = session, False
         session.has_reader = lambda: any(instruments.has_reader() for instruments in self._attached)
         session.on_reading = self._after_reading
-        if session.has_accelerators:
+        if session.accelerators:
             session.on_event = event_emitter()
         self._attach(provider, session)
         if not session.has_started and self._recorder is not None and self._recorder.is_exported():
@@ -214,19 +235,16 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 session.start()
         except Exception as error:
             self._fail(error)
-            self._is_instrumented_by_opentelemetry = False  # allow another attempt
 
-    def _record_spans(self, session: Readings, provider: MeterProvider) -> Shares | None:
-        """Measure the spans of this process, unless that is switched off. Returns their shares."""
-        if session.config.spans == "off":
-            return None
+    def _record_spans(self, readings: Readings, provider: MeterProvider) -> Shares | None:
+        """Measure the spans of this process. Returns their shares."""
         from opentelemetry.instrumentation.hardware.spans.processor import spans_only  # it imports the SDK
         from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 
         if self._recorder is None:  # it is reused: what another package wraps around it cannot be removed
             self._recorder = SpanRecorder(spans_only)
         try:
-            self._recorder.open(session, provider)
+            self._recorder.open(readings, provider)
             self._recorder.watch()
         except Exception:  # such as a MeterProvider that is not the SDK's; the metrics are reported nevertheless
             _LOG.exception("Spans are not measured")
@@ -244,12 +262,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 if self._agent is agent:
                     self._agent = None
                     try:
-                        session = self._new_session(provider, config)
-                        session.collector.shares = self._record_spans(session, provider)
-                        self._start(provider, session)
+                        self._start_session(provider, config)
                     except Exception as error:
                         self._fail(error)
-                        self._is_instrumented_by_opentelemetry = False  # allow another attempt
 
         ledgers = self._share_ledgers(config, provider) if config.spans != "off" else None
         resource = partial(_resource_attributes, provider)
@@ -273,13 +288,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 os.close(descriptor)
             return None
         return descriptor
-
-    def _register_fork_hook(self) -> None:
-        if not self._has_fork_hook and hasattr(os, "register_at_fork"):  # it cannot be unregistered
-            import_early()
-            self._pid = os.getpid()
-            os.register_at_fork(after_in_child=self._forked)
-            self._has_fork_hook = True
 
     def _attach(self, provider: MeterProvider, session: Session) -> None:
         instruments = self._instruments_of(provider)
@@ -346,14 +354,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 instruments.shut_down(deadline - time.monotonic())
         except Exception:
             _LOG.debug("The last values could not be read", exc_info=True)
-
-    def _forked_in_c(self, provider: MeterProvider | None) -> None:
-        """Do in a child of a fork that ran no fork hooks what ours and the SDK's would have done."""
-        self._forked()
-        try:
-            self._instruments_of(provider or get_meter_provider()).restart()
-        except Exception:
-            _LOG.debug("The MeterProvider could not be restarted after a fork", exc_info=True)
 
     def _forked(self) -> None:
         """Drop the session of the parent in a forked child, where ``instrument()`` starts a new one."""

@@ -134,7 +134,7 @@ def snapshot(window: float = 1.0, **settings: Any) -> HardwareSnapshot:
     Raises:
         ValueError: The window is negative.
     """
-    session = Session(Config.read({"preset": "all", **settings}), interval=window, environ={})
+    session = Session(Config.read({"preset": "all", **settings}), interval=window)
     session.start()
     try:
         viewer = Viewer(session)

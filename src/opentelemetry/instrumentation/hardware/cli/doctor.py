@@ -158,7 +158,7 @@ def _sources(config: Config, arguments: argparse.Namespace) -> tuple[list[Findin
     from opentelemetry.instrumentation.hardware.sources import discover
 
     if arguments.replay is None:
-        session = Session(config, environ={}, all_processes=True)
+        session = Session(config, all_processes=True)
     else:
         session = replay.ReplayedSession(arguments.replay, arguments)
         config = session.config

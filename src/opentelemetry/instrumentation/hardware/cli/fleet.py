@@ -85,7 +85,6 @@ class _Agent:
             PROGRAM,
             interval,
             drivers=lambda name: SimulatedDrivers(machine, server, PROGRAM),
-            environ={},
             clock=clock,
             all_processes=True,
         )

@@ -221,7 +221,7 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
     results: list[list[_Gpu] | Mistake] = []
     # A call of a driver that hangs cannot be interrupted, so it gets a thread of its own.
     with collected_logs() as messages:
-        (runner,) = Session(config.changed(sources=[name]), environ={}).runners
+        (runner,) = Session(config.changed(sources=[name])).runners
         thread = threading.Thread(target=lambda: results.append(_read(runner, _VENDORS[name])), daemon=True)
         thread.start()
         thread.join(_TIMEOUT)

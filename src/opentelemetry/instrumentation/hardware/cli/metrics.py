@@ -80,7 +80,7 @@ def _print_series(preset: str) -> int:
     from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
     from opentelemetry.instrumentation.hardware.settings import Config
 
-    session = Session(Config.read(), environ={}, all_processes=True)
+    session = Session(Config.read(), all_processes=True)
     session.start()
     try:
         viewer = Viewer(session)

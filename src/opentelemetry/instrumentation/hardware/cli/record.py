@@ -92,7 +92,7 @@ def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
     drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
     config = config.changed(sources=[arguments.source])
     of_host = discover()[arguments.source]().of_all_processes
-    runner = Session(config, pid, drivers=lambda name: drivers, environ={}, all_processes=of_host).runners[0]
+    runner = Session(config, pid, drivers=lambda name: drivers, all_processes=of_host).runners[0]
     try:
         for tick in range(arguments.ticks):
             if tick:

@@ -46,7 +46,6 @@ class ReplayedSession(Session):
             config,
             header.get("pid"),
             drivers=lambda name: replay,
-            environ={},
             clock=lambda: replay.time,
             all_processes="pid" not in header,
         )

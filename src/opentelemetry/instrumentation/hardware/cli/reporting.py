@@ -108,7 +108,8 @@ def reporting(
         say(f"{reason}; this command reports process.*{also if reporter.mode != 'never' else ' only'}")
     demand = _shared_demand() if arguments.ledgers else None
     reporter_of_session = reporter if target.text else None
-    session = Session(config, pid, all_processes=pid == os.getpid(), reporter=reporter_of_session, demand=demand)
+    of_all = pid == os.getpid()
+    session = Session(config, pid, export_interval(), all_processes=of_all, reporter=reporter_of_session, demand=demand)
     try:
         if target.text:
             with _exported(

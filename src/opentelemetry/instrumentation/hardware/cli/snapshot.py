@@ -138,7 +138,7 @@ def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session
     if arguments.replay is not None:
         return replay.ReplayedSession(arguments.replay, arguments)
     is_of_host = pid == os.getpid() and arguments.format != "wandb"
-    return Session(config, pid, arguments.every or arguments.window or 1.0, environ={}, all_processes=is_of_host)
+    return Session(config, pid, arguments.every or arguments.window or 1.0, all_processes=is_of_host)
 
 
 def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> None:

@@ -96,7 +96,7 @@ def _session(config: Config, pid: int | None) -> Session:
 
     speed = config.simulate_speed or 1.0
     clock = time.monotonic if speed == 1.0 else lambda: speed * time.monotonic()
-    return Session(config, pid, _STEP, environ={}, clock=clock, all_processes=pid is None)
+    return Session(config, pid, _STEP, clock=clock, all_processes=pid is None)
 
 
 def _program(config: Config) -> int | None:

@@ -1,4 +1,4 @@
-"""The sources to be read, according to the settings and the signs of presence on this machine."""
+"""The sources to be read and their drivers, according to the settings and the signs of presence on this machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
+from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover, unknown_source
+from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,6 +29,11 @@ class FoundSource(NamedTuple):
     make: type[Source]
     instances: Sequence[str]
     expected: bool
+
+    @property
+    def has_devices(self) -> bool:
+        """Return whether it is one of accelerators that a program can be restricted to."""
+        return getattr(self.make, "is_selectable", False)
 
     def has_any(self, metrics: Iterable[Metric]) -> bool:
         """Whether it has one of these metrics."""
@@ -62,6 +69,24 @@ def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[F
     for reason, names in failed.items():
         _LOG.warning("Source%s %s cannot be loaded: %s", "s" if len(names) > 1 else "", ", ".join(names), reason)
     return sources
+
+
+def drivers_of(config: Config, pid: int) -> Drivers:
+    """Return the drivers of this machine, or of a simulated one.
+
+    Args:
+        config: The settings.
+        pid: The observed process, which uses the simulated GPUs.
+    """
+    simulated = config.simulate
+    if simulated is None or (simulated.host is None and simulated.vendor == "nvidia"):
+        return Drivers()
+    from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers, SimulatedHost
+    from opentelemetry.instrumentation.hardware.simulator.machine import machine
+
+    gpus = machine(simulated, config.simulate_speed)
+    host = LocalFiles() if simulated.host is None else SimulatedHost(simulated.host, gpus.now, pid)
+    return SimulatedDrivers(gpus, host, pid)
 
 
 def reports_host(make: type[Source]) -> bool:

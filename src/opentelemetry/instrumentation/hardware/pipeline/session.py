@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import math
 import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -18,18 +15,15 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Event, Scop
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.found import FoundSource, find_sources, reports_host
+from opentelemetry.instrumentation.hardware.pipeline.found import FoundSource, drivers_of, find_sources, reports_host
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
-from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
+from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all, start_all
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
-from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
@@ -40,7 +34,6 @@ _ROLE_WAIT = 1.0
 
 # Seconds to wait for the threads when closing. A thread that hangs in its driver ends when the driver returns.
 _LONGEST_JOIN = 1.0
-
 
 # Seconds between the first two readings. NVML compares samples of GPM that are at least a tenth of a second apart.
 _PAUSE = 0.1
@@ -54,10 +47,8 @@ class Session:
     Args:
         config: The settings.
         pid: The observed process; this one by default.
-        interval: The expected seconds between collections; by default from the environment.
+        interval: The expected seconds between collections.
         drivers: Makes the drivers of a source; by default those of this machine.
-        environ: Where the export interval is configured. Which devices the program may use is always read from this
-            process's own environment.
         clock: Monotonic seconds. The session leaves out those in which the process was stopped.
         all_processes: No process is observed; per-process values are summed over all processes.
         counters: The counters of earlier sessions, which are continued.
@@ -76,21 +67,15 @@ class Session:
         has_started: Whether it reads.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
         demand: When spans need readings.
-        serves_children: Whether it also has readings for forked children of this process.
-        span_rows: The rows of the devices in use and of the process, for spans.
         accelerators: The sources of accelerators of which there is a sign.
-        has_accelerators: Whether there are accelerators, as far as it is known.
     """
-
-    serves_children = False
 
     def __init__(
         self,
         config: Config,
         pid: int | None = None,
-        interval: float | None = None,
+        interval: float = 60.0,
         drivers: Callable[[str], Drivers] | None = None,
-        environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         all_processes: bool = False,
         counters: CounterStore | None = None,
@@ -106,9 +91,8 @@ class Session:
             lambda: min((thread.wakes_at for thread in self.threads), default=math.inf), clock
         )
         self.counters = CounterStore() if counters is None else counters
-        environ = os.environ if environ is None else environ
         self.is_reporter = not only_spans and (reporter is None or reporter.holds or reporter.mode == "always")
-        self.schedule = CollectionSchedule(clock(), export_interval(environ) if interval is None else interval)
+        self.schedule = CollectionSchedule(clock(), interval)
         self.on_reading: Callable[[], None] = lambda: None
         self.on_event: Callable[[Event], None] = lambda event: None
         self.has_reader: Callable[[], bool] = lambda: True
@@ -124,15 +108,12 @@ class Session:
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
         self.demand = demand
         self._only_spans = only_spans
-        self.span_rows: tuple[Rows, ...] = ()
-        self._read_for_each_span: tuple[ReaderThread, ...] = ()
         self._sources = find_sources(config, self._can_report or only_spans, all_expected=drivers is not None)
         if not all_processes:
             self._sources = [found for found in self._sources if not found.make.of_all_processes]
         if only_spans:
             self._sources = [found for found in self._sources if found.has_any(METRICS)]
-        self.accelerators = {found.name for found in self._sources if found.expected and _has_devices(found)}
-        self.has_accelerators = bool(self.accelerators)
+        self.accelerators = {found.name for found in self._sources if found.expected and found.has_devices}
         self._role: Role | None = None
         prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)
         reported = (metric for metric in CATALOG if metric.name.startswith(prefixes) and config.wants(metric))
@@ -174,8 +155,15 @@ class Session:
 
     def _runner(self, found: FoundSource, instance: str) -> SourceRunner:
         # Created once: the drivers keep track of children that cannot be killed, even if a source is reopened.
-        drivers = self._local_drivers() if self._drivers is None else self._drivers(found.name)
-        claim = self._claim_of(found)
+        drivers = drivers_of(self.config, self._observed) if self._drivers is None else self._drivers(found.name)
+        claim: Callable[[Collection[str]], Collection[str]] | None = None
+        if self._reporter is not None and self._can_report and found.has_devices:
+            locks = self._reporter.of_devices(found.name)
+            self._devices.append(locks)
+
+            def claim(ids: Collection[str]) -> Collection[str]:
+                """Lock the devices to report. A process without a reader leaves them to others."""
+                return locks.claim(ids if self.has_reader() and not self._is_closed else ())
 
         def make() -> Source:
             """Create the source, in its own thread. It is not opened twice because the role is not known yet."""
@@ -185,10 +173,21 @@ class Session:
             former = self._former.get(runner.name)
             if former is not None and not former.join(_FORMER_JOIN):
                 raise TimeoutError("it has not responded since an earlier session")
-            context = SourceContext(self.config, drivers, self._observed, self.is_reporter)
-            context = context._replace(instance=instance, all_processes=self._all_processes, claim=claim)
-            context = context._replace(walk=self._walk, held=self._held, labels=self.labels, emit=self.on_event)
-            return found.make(context)
+            return found.make(
+                SourceContext(
+                    self.config,
+                    drivers,
+                    self._observed,
+                    self.is_reporter,
+                    instance=instance,
+                    all_processes=self._all_processes,
+                    claim=claim,
+                    walk=self._walk,
+                    held=self._held,
+                    labels=self.labels,
+                    emit=self.on_event,
+                )
+            )
 
         runner = SourceRunner(
             make,
@@ -202,26 +201,6 @@ class Session:
         )
         return runner
 
-    def _local_drivers(self) -> Drivers:
-        """Return the drivers of this machine, or of a simulated one."""
-        simulated = self.config.simulate
-        if simulated is None or (simulated.host is None and simulated.vendor == "nvidia"):
-            return Drivers()
-        from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers, SimulatedHost
-        from opentelemetry.instrumentation.hardware.simulator.machine import machine
-
-        gpus, pid = machine(simulated, self.config.simulate_speed), self._observed
-        host = LocalFiles() if simulated.host is None else SimulatedHost(simulated.host, gpus.now, pid)
-        return SimulatedDrivers(gpus, host, pid)
-
-    def _claim_of(self, found: FoundSource) -> Callable[[Collection[str]], Collection[str]] | None:
-        """Return :attr:`SourceContext.claim` of a source. A process without a reader leaves its devices to others."""
-        if self._reporter is None or not (self._can_report and _has_devices(found)):
-            return None
-        locks = self._reporter.of_devices(found.name)
-        self._devices.append(locks)
-        return lambda ids: locks.claim(ids if self.has_reader() and not self._is_closed else ())
-
     def _set_role(self, is_reporter: bool) -> None:
         """Begin or end to report the host. Called by our threads."""
         with self._lock:
@@ -231,7 +210,7 @@ class Session:
             host = {found.name for found in self._sources if found.make.scope is Scope.HOST}
             both = {found.name for found in self._sources if reports_host(found.make)} - host
             if is_reporter:
-                _start(self._add([found for found in self._sources if found.name in host]))
+                start_all(self._add([found for found in self._sources if found.name in host]))
             else:
                 own = [runner for runner in self.runners if runner.name.partition(":")[0] not in host]
                 ended = [thread for thread in self.threads if not {*thread.runners} & {*own}]
@@ -255,7 +234,6 @@ class Session:
             if self.has_started or self._is_closed:
                 return
             self.has_started = True
-        _load_libgcc()
         threads = self.threads  # without those that the role adds
         if self._role is not None:
             self._role.has_reader = self.has_reader
@@ -270,17 +248,6 @@ class Session:
             runner.warn_if_hanging(now)
         if self._role is not None:
             self._role.check(now)
-        if self.demand is not None:
-            rows = [rows for each in self.runners if each.ledger for rows in each.ledger.rows]
-            self.span_rows = tuple(each for each in rows if each.use or each.kind != ACCELERATOR)
-            self.has_accelerators = any(each.kind == ACCELERATOR for each in rows) or any(
-                runner.state is State.STARTING and runner.name in self.accelerators for runner in self.runners
-            )
-            self._read_for_each_span = tuple(
-                thread
-                for thread in self.threads
-                if any(isinstance(each, SourceRunner) and each.reads_for_each_span for each in thread.runners)
-            )
         for event in self.collector.events():
             self.on_event(event)
         try:
@@ -300,18 +267,6 @@ class Session:
         self.schedule.note(reader, reader.last, now)
         reader.last = now
         for thread in self.threads:
-            thread.wake()
-
-    def expect_spans(self) -> None:
-        """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
-        if self.demand is not None and not self.demand.is_tracing:
-            self.demand.is_tracing = True
-            for thread in self.threads:
-                thread.wake()
-
-    def wake_for_spans(self) -> None:
-        """Read the devices in use now. Called in the threads of the program: no lock, no wait."""
-        for thread in self._read_for_each_span:
             thread.wake()
 
     def read_now(self, seconds: float, is_last: bool = False) -> None:
@@ -379,33 +334,3 @@ class Session:
         for each in (self._reporter, *self._devices):
             if each is not None:
                 each.release()
-
-
-def _start(threads: Iterable[ReaderThread]) -> None:
-    """Start as many threads as the limits of threads and memory allow, and log a warning about the others."""
-    missing: list[str] = []
-    reason = None
-    for thread in threads:
-        try:
-            thread.start()
-        except RuntimeError as error:
-            missing += [runner.name for runner in thread.runners if isinstance(runner, SourceRunner)]
-            reason = error
-    if missing:
-        _LOG.warning("Sources that cannot be read (%s): %s", reason, ", ".join(missing))
-
-
-def _has_devices(found: FoundSource) -> bool:
-    """Whether a source is one of accelerators that a program can be restricted to."""
-    return getattr(found.make, "is_selectable", False)
-
-
-def _load_libgcc() -> None:
-    """Load the library that glibc needs to end a thread.
-
-    Before 3.14, Python ends the remaining threads at exit, and glibc loads the library when the first one ends. By then
-    the process may have no free descriptor or another root, and would be aborted.
-    """
-    if sys.platform.startswith("linux") and sys.version_info < (3, 14):
-        with suppress(OSError):
-            ctypes.CDLL("libgcc_s.so.1")

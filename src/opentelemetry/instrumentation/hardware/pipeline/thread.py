@@ -6,17 +6,22 @@ on this machine share one, which tries to open them and ends.
 
 from __future__ import annotations
 
+import ctypes
+import logging
 import queue
 import signal
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Protocol
 
-from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+
+_LOG = logging.getLogger(__name__)
 
 
 class Task(Protocol):
@@ -81,6 +86,11 @@ class ReaderThread:
         Raises:
             RuntimeError: If the process may have no more threads.
         """
+        if sys.platform.startswith("linux") and sys.version_info < (3, 14):
+            # Python ends the remaining threads at exit, and glibc loads this library when the first one ends. By then
+            # the process may have no free descriptor or another root, and would be aborted.
+            with suppress(OSError):
+                ctypes.CDLL("libgcc_s.so.1")
         thread = threading.Thread(target=self._run, name=f"otel-hardware-{self.name}", daemon=True)
         thread.start()
         self._thread = thread
@@ -159,6 +169,20 @@ class ReaderThread:
         self.runners = [runner for runner in self.runners if runner.state is not State.ABSENT]
         self._after_reading()
         return 0.0
+
+
+def start_all(threads: Iterable[ReaderThread]) -> None:
+    """Start as many threads as the limits of threads and memory allow, and log a warning about the others."""
+    missing: list[str] = []
+    reason = None
+    for thread in threads:
+        try:
+            thread.start()
+        except RuntimeError as error:
+            missing += [runner.name for runner in thread.runners if isinstance(runner, SourceRunner)]
+            reason = error
+    if missing:
+        _LOG.warning("Sources that cannot be read (%s): %s", reason, ", ".join(missing))
 
 
 def read_all(threads: Sequence[ReaderThread], seconds: float, everything: bool = True) -> None:

@@ -14,6 +14,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
 
 _OPENING = 10.0  # seconds for which the first block waits until the drivers are open
 
@@ -69,7 +70,8 @@ def measure() -> Iterator[Measurement]:
     """
     found = Measurement()
     with _Shared.lock:
-        session = _Shared.opened()
+        readings = _Shared.opened()
+    session = readings.session
     session.read_now(_READING)
     begin, cpu_time = time.time(), time.process_time()
     try:
@@ -77,7 +79,7 @@ def measure() -> Iterator[Measurement]:
     finally:
         cpu_time, end = time.process_time() - cpu_time, time.time()
         session.read_now(_READING)
-        values = measured(session.span_rows, begin, end, cpu_time)
+        values = measured(readings.span_rows, begin, end, cpu_time)
         with _Shared.lock:
             _Shared.closed(session)
         found.seconds = end - begin
@@ -99,24 +101,26 @@ class _Shared:
     """The session of all blocks of this process. Between blocks, it reads nothing."""
 
     lock: ClassVar[threading.Lock] = threading.Lock()
-    session: ClassVar[Session | None] = None
+    readings: ClassVar[SessionReadings | None] = None
     blocks: ClassVar[int] = 0
 
     @classmethod
-    def opened(cls) -> Session:
-        """Return the session for another block."""
-        session = cls.session
-        if session is None or session.pid != os.getpid():  # the first block, or in a forked child
-            session = cls.session = Session(Config.read({}), demand=Demand(), only_spans=True)
+    def opened(cls) -> SessionReadings:
+        """Return the readings for another block."""
+        readings = cls.readings
+        if readings is None or readings.session.pid != os.getpid():  # the first block, or in a forked child
+            session = Session(Config.read({}), demand=Demand(), only_spans=True)
+            readings = cls.readings = SessionReadings(session)
             cls.blocks = 0
-            session.expect_spans()
+            session.on_reading = readings.advance
+            readings.expect_spans()
             session.start()
             session.read_now(_OPENING)
         cls.blocks += 1
-        session.expect_spans()
-        assert session.demand is not None
-        session.demand.begin(cls.blocks, session.clock())
-        return session
+        readings.expect_spans()
+        assert readings.demand is not None
+        readings.demand.begin(cls.blocks, readings.session.clock())
+        return readings
 
     @classmethod
     def closed(cls, session: Session) -> None:

@@ -15,6 +15,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import is_disabled
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
 
@@ -73,8 +74,9 @@ class HardwareSpanProcessor(SpanProcessor):
 def spans_only(config: Config, recorder: SpanRecorder) -> Session | None:
     """Start a session that only measures spans. Returns None, with a message, if the process may have no threads."""
     session = Session(config, demand=Demand(), only_spans=True)
-    recorder.open(session)
-    session.expect_spans()
+    readings = SessionReadings(session)
+    recorder.open(readings)
+    readings.expect_spans()
     session.on_reading = recorder.advance
     try:
         session.start()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import MeterProvider
@@ -32,7 +32,7 @@ from opentelemetry.instrumentation.hardware.spans.attributes import measured, ro
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
-from opentelemetry.instrumentation.hardware.spans.rows import Rows
+from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _LOG = logging.getLogger(__name__)
@@ -43,41 +43,6 @@ _SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
 
 # Nanoseconds between the start of a span and its creation after which it counts as made after the fact.
 _LATE: Final = 100_000_000
-
-
-class Readings(Protocol):
-    """What a recorder needs of a session, of this process or of its agent.
-
-    Attributes:
-        config: The settings.
-        demand: When spans need readings.
-        serves_children: Whether it also has readings for forked children of this process.
-        has_started: Whether it reads. A session does not before something can be exported.
-        has_accelerators: Whether there are accelerators, as far as it is known.
-        span_rows: The rows of the devices in use and of the process.
-    """
-
-    config: Config
-
-    @property
-    def demand(self) -> Demand | None: ...
-    @property
-    def serves_children(self) -> bool: ...
-    @property
-    def has_started(self) -> bool: ...
-    @property
-    def has_accelerators(self) -> bool: ...
-    @property
-    def span_rows(self) -> Sequence[Rows]: ...
-
-    def start(self) -> None:
-        """Begin to read, once."""
-
-    def expect_spans(self) -> None:
-        """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
-
-    def wake_for_spans(self) -> None:
-        """Let the devices in use be read now. No lock, no wait."""
 
 
 class SpanRecorder:
@@ -162,6 +127,7 @@ class SpanRecorder:
         session, demand, shares = self._session, self._demand, self.shares
         if session is None or demand is None:
             return
+        session.advance()
         if not demand.is_tracing:
             self._check_global()
         self._dividing = shares if session.has_accelerators else None

@@ -143,6 +143,9 @@ class AgentReadings:
     def start(self) -> None:
         """Do nothing."""
 
+    def advance(self) -> None:
+        """Do nothing: the agent writes the rows."""
+
     def expect_spans(self) -> None:
         """Record that there is a TracerProvider. The agent notices it within a second."""
         if self.demand is not None:

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         config = replace(config, sources=[*(config.sources or ()), "-process"])
     with Signals(ENDING, even_ignored=True) as signals:
         if arguments.replay is None:
-            session = Session(config, interval=arguments.every or INTERVAL, environ={}, all_processes=True)
+            session = Session(config, interval=arguments.every or INTERVAL, all_processes=True)
         else:
             session = replay.ReplayedSession(arguments.replay, arguments)
         session.start()
