@@ -24,7 +24,7 @@ from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_
 from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
+from opentelemetry.instrumentation.hardware.pipeline.thread import FormerThreads
 from opentelemetry.instrumentation.hardware.sdk import (
     event_emitter,
     exports_any_spans,
@@ -68,7 +68,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _session: Session | None = None
     _agent: Agent | None = None
     _reporter: Reporter | None = None
-    _former: dict[str, ReaderThread]
+    _former: FormerThreads
     _recorder: SpanRecorder | None = None
     _instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments]
     _attached: list[Instruments]
@@ -90,7 +90,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self._defaults = kwargs
         begin = self.__dict__.setdefault
         begin("_lock", threading.RLock())
-        begin("_former", {})
+        begin("_former", FormerThreads())
         begin("_instruments", weakref.WeakKeyDictionary())
         begin("_attached", [])
         begin("_deferred", [])

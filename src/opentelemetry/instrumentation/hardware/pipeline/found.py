@@ -89,6 +89,13 @@ def drivers_of(config: Config, pid: int) -> Drivers:
     return SimulatedDrivers(gpus, host, pid)
 
 
+def any_host_metric(sources: Iterable[FoundSource], config: Config) -> bool:
+    """Whether a metric of the host is wanted that a source has of which there is a sign."""
+    prefixes = tuple(prefix for found in sources if found.expected for prefix in found.make.rows)
+    names = (metric.name for metric in CATALOG if metric.scope is Scope.HOST and config.wants(metric))
+    return any(name.startswith(prefixes) for name in names)
+
+
 def reports_host(make: type[Source]) -> bool:
     """Whether a source has metrics of the host."""
     return any(metric.scope is Scope.HOST and metric.name.startswith(make.rows) for metric in CATALOG)

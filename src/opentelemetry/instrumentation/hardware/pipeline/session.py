@@ -9,18 +9,23 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Event, Scope, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.found import FoundSource, drivers_of, find_sources, reports_host
+from opentelemetry.instrumentation.hardware.pipeline.found import (
+    FoundSource,
+    any_host_metric,
+    drivers_of,
+    find_sources,
+    reports_host,
+)
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all, start_all
+from opentelemetry.instrumentation.hardware.pipeline.thread import FormerThreads, ReaderThread, read_all, start_all
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
@@ -38,8 +43,6 @@ _LONGEST_JOIN = 1.0
 # Seconds between the first two readings. NVML compares samples of GPM that are at least a tenth of a second apart.
 _PAUSE = 0.1
 
-_FORMER_JOIN = 0.2  # seconds for which a source waits for the end of an earlier thread that reads it
-
 
 class Session:
     """The sources of this process, the threads that read them, and the collected values.
@@ -55,7 +58,7 @@ class Session:
         reporter: Decides whether this process reports the host; without it, it does.
         demand: When spans need readings, of this process or of another one; None if no spans are measured.
         only_spans: Whether the session is for spans only, and reports nothing.
-        former: The threads of earlier sessions that hang, by source. Such a source is not opened until its thread ends.
+        former: The threads of earlier sessions that may hang.
 
     Attributes:
         is_reporter: Whether this process reports the host now.
@@ -82,7 +85,7 @@ class Session:
         reporter: Reporter | None = None,
         demand: Demand | None = None,
         only_spans: bool = False,
-        former: dict[str, ReaderThread] | None = None,
+        former: FormerThreads | None = None,
     ) -> None:
         self.config = config
         self.pid = os.getpid()
@@ -100,7 +103,7 @@ class Session:
         self._observed = self.pid if pid is None else pid
         self._all_processes = all_processes
         self._reporter = reporter
-        self._former = {} if former is None else former
+        self._former = FormerThreads() if former is None else former
         self._walk = SharedWalk() if drivers is None else None
         self._held: dict[str, Sequence[HeldDevice]] | None = {} if all_processes else None
         self.labels: dict[str, Attributes] = {}
@@ -115,10 +118,7 @@ class Session:
             self._sources = [found for found in self._sources if found.has_any(METRICS)]
         self.accelerators = {found.name for found in self._sources if found.expected and found.has_devices}
         self._role: Role | None = None
-        prefixes = tuple(prefix for found in self._sources if found.expected for prefix in found.make.rows)
-        reported = (metric for metric in CATALOG if metric.name.startswith(prefixes) and config.wants(metric))
-        has_host_metrics = any(metric.scope is Scope.HOST for metric in reported)
-        if reporter is not None and self._can_report and has_host_metrics:
+        if reporter is not None and self._can_report and any_host_metric(self._sources, config):
             self._role = Role(reporter, self.schedule, self._set_role, clock)
         self._role_thread = ReaderThread("reporter", [self._role] if self._role else [], clock=clock)
         self._lock = threading.Lock()
@@ -130,20 +130,11 @@ class Session:
 
     def _add(self, sources: Sequence[FoundSource]) -> list[ReaderThread]:
         """Add sources, and return their threads, which are not started yet."""
-        runners: list[SourceRunner] = []
-        threads: list[ReaderThread] = []
-        unexpected: list[SourceRunner] = []
-        for found in sources:
-            for instance in found.instances:
-                runner = self._runner(found, instance)
-                runners.append(runner)
-                if found.expected:
-                    threads.append(ReaderThread(runner.name, [runner], self.after_reading, self.clock))
-                else:
-                    unexpected.append(runner)
-        if unexpected:
-            threads.append(ReaderThread("unexpected", unexpected, self.after_reading, self.clock))
-        self._replace([*self.runners, *runners], [*self.threads, *threads])
+        runners = [(self._runner(found, instance), found) for found in sources for instance in found.instances]
+        groups = {runner.name: [runner] for runner, found in runners if found.expected}
+        groups["unexpected"] = [runner for runner, found in runners if not found.expected]
+        threads = [ReaderThread(*group, self.after_reading, self.clock) for group in groups.items() if group[1]]
+        self._replace([*self.runners, *(runner for runner, _ in runners)], [*self.threads, *threads])
         return threads
 
     def _replace(self, runners: list[SourceRunner], threads: list[ReaderThread]) -> None:
@@ -170,9 +161,7 @@ class Session:
             if self._role is not None and self.has_started:
                 self._role.decided.wait(_ROLE_WAIT)
             runner.is_outdated = False
-            former = self._former.get(runner.name)
-            if former is not None and not former.join(_FORMER_JOIN):
-                raise TimeoutError("it has not responded since an earlier session")
+            self._former.wait_for(runner.name)
             return found.make(
                 SourceContext(
                     self.config,
@@ -217,7 +206,7 @@ class Session:
                 self._replace(own, [thread for thread in self.threads if thread not in ended])
                 for thread in ended:
                     thread.stop()
-                    self._remember(thread)
+                    self._former.add(thread)
             for runner in self.runners:
                 if runner.name in both:
                     runner.is_outdated = True
@@ -313,16 +302,8 @@ class Session:
         for thread in threads:
             if not thread.join(deadline - time.monotonic()):
                 _LOG.debug("Source %s hangs; its thread ends when its driver returns", thread.name)
-                self._remember(thread)
+                self._former.add(thread)
         self._release()
-
-    def _remember(self, thread: ReaderThread) -> None:
-        """Keep a thread that may hang, so that no second one hangs in the same driver."""
-        for runner in thread.runners:
-            if isinstance(runner, SourceRunner):
-                former = self._former.get(runner.name)
-                if former is None or former.join(0.0):
-                    self._former[runner.name] = thread
 
     def abandon(self) -> None:
         """Close the inherited descriptors in a forked child, without locks, threads or waiting."""

@@ -23,6 +23,8 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner,
 
 _LOG = logging.getLogger(__name__)
 
+_FORMER_JOIN = 0.2  # seconds for which a source waits for the end of an earlier thread that reads it
+
 
 class Task(Protocol):
     """What a thread does from time to time; see :class:`.runner.SourceRunner`."""
@@ -169,6 +171,31 @@ class ReaderThread:
         self.runners = [runner for runner in self.runners if runner.state is not State.ABSENT]
         self._after_reading()
         return 0.0
+
+
+class FormerThreads:
+    """Threads of earlier sessions that may hang. Their sources are not opened again before they end."""
+
+    def __init__(self) -> None:
+        self._by_source: dict[str, ReaderThread] = {}
+
+    def add(self, thread: ReaderThread) -> None:
+        """Keep a thread that was asked to end, unless an earlier one hangs in the same driver."""
+        for runner in thread.runners:
+            if isinstance(runner, SourceRunner):
+                former = self._by_source.get(runner.name)
+                if former is None or former.join(0.0):
+                    self._by_source[runner.name] = thread
+
+    def wait_for(self, source: str) -> None:
+        """Wait a moment for the thread of a source.
+
+        Raises:
+            TimeoutError: It hangs.
+        """
+        former = self._by_source.get(source)
+        if former is not None and not former.join(_FORMER_JOIN):
+            raise TimeoutError("it has not responded since an earlier session")
 
 
 def start_all(threads: Iterable[ReaderThread]) -> None:
