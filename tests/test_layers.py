@@ -40,6 +40,7 @@ LAYERS = (
     "bottlenecks",
     "spans.rows",
     "spans.ledger",
+    "spans.timeline",
     "spans.shares",
     "pipeline",
     "sdk",

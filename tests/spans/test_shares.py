@@ -280,7 +280,7 @@ def test_slots_of_a_long_span_are_bounded() -> None:
         program.clock.now = 110.0 + 0.2 * number  # without readings
         program.shares.begin(number, None)
         program.shares.end(number)
-    assert len(program.shares._slots) <= 600
+    assert len(program.shares._timeline.slots) <= 600
     assert len(program.shares._open) == 1
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isnan
-from typing import Final
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
@@ -118,3 +118,9 @@ def _add_process(
 def rounded(value: float) -> float:
     """Return a value with four significant digits: no reading is more exact."""
     return float(f"{value:.4g}")
+
+
+def token_count(attributes: Mapping[str, Any]) -> float:
+    """Return the number of tokens that a span processed, from its own attributes; 0 if it is unknown."""
+    counts = [next((attributes[name] for name in names if name in attributes), 0) for names in c.TOKEN_COUNTS]
+    return float(sum(count for count in counts if isinstance(count, (int, float)) and count > 0))

@@ -19,16 +19,10 @@ from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, SpanKind, get_current_span, get_tracer_provider
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware import sdk
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.sdk import (
-    TraceHook,
-    exports,
-    exports_any_spans,
-    exports_spans,
-    free_attributes,
-)
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded
+from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded, token_count
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
@@ -39,7 +33,6 @@ _LOG = logging.getLogger(__name__)
 
 _ENERGY: Final = c.SPAN_ENERGY.name
 _SHARE: Final = c.SPAN_SHARE_ENERGY.name
-_SHARE_METHOD: Final = c.SPAN_SHARE_METHOD.name
 
 # Nanoseconds between the start of a span and its creation after which it counts as made after the fact.
 _LATE: Final = 100_000_000
@@ -63,7 +56,7 @@ class SpanRecorder:
         self._is_ready = False  # the session reads for spans
         self._dividing: Shares | None = None  # the shares, if there are accelerators
         self._restart = restart
-        self._hook = TraceHook(self._provider_changed, self.begin, self._begin_dropped)
+        self._hook = sdk.TraceHook(self._provider_changed, self.begin, self._begin_dropped)
         self._has_failed = False
         self._own: Session | None = None  # of a forked child
         self._metric: EnergyByOperation | None = None
@@ -103,7 +96,7 @@ class SpanRecorder:
 
     def is_exported(self) -> bool:
         """Whether spans can be exported, of any TracerProvider."""
-        return self._session is not None and exports_any_spans()
+        return self._session is not None and sdk.exports_any_spans()
 
     def _check_global(self) -> None:
         """Expect spans if there is a global TracerProvider. It may have been made before."""
@@ -117,7 +110,7 @@ class SpanRecorder:
         try:
             if session is not None:
                 session.expect_spans()
-                if not session.has_started and self._pid == os.getpid() and exports_spans(provider):
+                if not session.has_started and self._pid == os.getpid() and sdk.exports_spans(provider):
                     session.start()
         except Exception:
             self.fail()
@@ -177,8 +170,7 @@ class SpanRecorder:
             if span_id == parent_id:
                 return  # its tracer is disabled
             if begin is None or time.time_ns() - begin < _LATE:
-                operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
-                span.end = OpenSpan(self, span, None, self._pid, operation).end
+                span.end = OpenSpan(self, span, None, self._pid, (name, kind, (given or {}).get(c.REQUEST_MODEL))).end
                 shares.begin(span_id, parent_id or None)
         except Exception:
             self.fail()
@@ -186,7 +178,7 @@ class SpanRecorder:
     def _prepare(self, span: Span) -> bool:
         """Let the session read. In a forked child, another one starts at the first span. Returns whether one reads."""
         session = self._session
-        if session is None or not (session.has_started or exports(span)):
+        if session is None or not (session.has_started or sdk.exports(span)):
             return False
         if self._pid != os.getpid():
             self._session = self._demand = None
@@ -227,7 +219,7 @@ class SpanRecorder:
         if opened.has_share:
             values.update(self._end_share(span, values.get(_ENERGY)))
         if values and span.is_recording():
-            free = free_attributes(span)
+            free = sdk.free_attributes(span)
             if len(values) == 1 and free != 0:
                 span.set_attribute(*values.popitem())  # takes half of the time
             else:
@@ -248,7 +240,7 @@ class SpanRecorder:
         attributes: Mapping[str, Any] = {}
         if operation is None and (shares.by_tokens or metric is not None):
             attributes = span.attributes or {}
-        tokens = _tokens(attributes) if shares.by_tokens else 0.0
+        tokens = token_count(attributes) if shares.by_tokens else 0.0
         is_kept = energy is not None or operation is not None
         if energy is None and metric is None:
             shares.forget(span_id, tokens, is_kept)
@@ -262,7 +254,7 @@ class SpanRecorder:
             return {}
         values: dict[str, float | str] = {_SHARE: rounded(min(energy, share.energy + share.given))}
         if shares.by_tokens:
-            values[_SHARE_METHOD] = "tokens" if share.is_weighted else "equal"
+            values[c.SPAN_SHARE_METHOD.name] = "tokens" if share.is_weighted else "equal"
         return values
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
@@ -326,9 +318,3 @@ class OpenSpan:
     def __del__(self) -> None:
         if self._span is not None:
             self._recorder.forget(self, self._span)
-
-
-def _tokens(attributes: Mapping[str, Any]) -> float:
-    """Return the number of tokens that a span processed; 0 if it is unknown."""
-    counts = [next((attributes[name] for name in names if name in attributes), 0) for names in c.TOKEN_COUNTS]
-    return float(sum(count for count in counts if isinstance(count, (int, float)) and count > 0))

@@ -18,17 +18,13 @@ import os
 import sys
 import threading
 import time
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
-from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
-
-# If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms.
-_MAX_SLOTS: Final = 600
+from opentelemetry.instrumentation.hardware.spans.rows import Rows
+from opentelemetry.instrumentation.hardware.spans.timeline import Slot, Timeline
 
 # If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms.
 _MAX_NOTES: Final = 2000
@@ -75,7 +71,7 @@ class Share:
         "since",
     )
 
-    def __init__(self, parent: Share | None, slot: _Slot) -> None:
+    def __init__(self, parent: Share | None, slot: Slot) -> None:
         self.parent = parent
         self.children = 0
         self.begin = self.leaf_begin = slot.end
@@ -83,30 +79,6 @@ class Share:
         self.seconds = self.energy = self.given = 0.0
         self.is_weighted = False
         self.is_open = True
-
-
-class _Slot:
-    """A part of the time.
-
-    Attributes:
-        begin: Monotonic seconds.
-        end: Monotonic seconds.
-        power: Watts; those of the slot before, until it is closed.
-        joules: The energy of all slots before it.
-        first: The presence of a leaf at its begin, since the beginning.
-        last: The presence of a leaf at its end.
-        free: The time that is not claimed.
-        open: The presence of those that have not claimed.
-    """
-
-    __slots__ = ("begin", "end", "first", "free", "joules", "last", "open", "power")
-
-    def __init__(self, begin: float, power: float, joules: float, presence: float) -> None:
-        self.begin = self.end = begin
-        self.power = power
-        self.joules = joules
-        self.first = self.last = presence
-        self.free = self.open = 0.0
 
 
 class Shares:
@@ -131,16 +103,13 @@ class Shares:
     ) -> None:
         self.unattributed = 0.0
         self.by_tokens = by_tokens
-        self._rows = rows
         self._clock = clock
-        self._wall_clock = wall_clock
         self._pid = os.getpid()
         self._lock: Any = threading.RLock()  # Any: typeshed has no _is_owned()
         self._notes: deque[_Note] = deque()
         self._open: dict[int, Share] = {}  # by the ID of the span, oldest first
         self._leaves = 0
-        self._slots = [_Slot(clock(), 0.0, 0.0, 0.0)]
-        self._totals: dict[Rows, float] = {}  # of each device at the end of the newest closed slot
+        self._timeline = Timeline(rows, clock, wall_clock)
         self._claimed = 0.0
         self._tokens = self._seconds = 0.0  # of the spans that ended
 
@@ -217,8 +186,8 @@ class Shares:
             self._take_over()
             self._advance(self._clock())
             pending = sum(share.energy for share in self._open.values())
-            pending += sum(slot.open * slot.power for slot in self._slots)
-            used = self._joules(self._slots[-1].end)
+            pending += sum(slot.open * slot.power for slot in self._timeline.slots)
+            used = self._timeline.joules(self._timeline.slots[-1].end)
             self.unattributed = max(self.unattributed, used - self._claimed - pending)
         finally:
             self._lock.release()
@@ -226,7 +195,7 @@ class Shares:
     @property
     def has_energy(self) -> bool:
         """Whether any energy has been read."""
-        return self._slots[-1].joules > 0.0
+        return self._timeline.slots[-1].joules > 0.0
 
     # -- with the lock
 
@@ -241,7 +210,7 @@ class Shares:
                     if parent.since is not None:
                         self._claim(parent, 0.0)
                     parent.children += 1
-                self._open[span_id] = Share(parent, self._slots[-1])
+                self._open[span_id] = Share(parent, self._timeline.slots[-1])
                 self._leaves += 1
             elif end is _LOST:
                 before = self._claimed
@@ -258,7 +227,7 @@ class Shares:
             self._claim(share, tokens)
         is_known = True
         if energy is not None:
-            whole = self._joules(self._slots[-1].end) - self._joules(share.begin)
+            whole = self._timeline.joules(self._timeline.slots[-1].end) - self._timeline.joules(share.begin)
             is_known = whole > 0.0
             share.energy = energy * min(1.0, share.energy / whole) if is_known else 0.0
         self._claimed += share.energy
@@ -269,64 +238,22 @@ class Shares:
             if not is_kept:
                 parent.given += share.energy + share.given
             if not parent.children:
-                slot = self._slots[-1]
+                slot = self._timeline.slots[-1]
                 parent.since, parent.leaf_begin = slot.last, slot.end
                 self._leaves += 1
         return share if is_known else None
 
-    def _advance(self, now: float, least: float = INTERVAL) -> None:
-        """Extend the newest slot to now, and begin another one if it has these seconds."""
-        slot = self._slots[-1]
-        elapsed = now - slot.end
-        if elapsed <= 0.0:  # another thread was faster to note
-            return
-        if self._leaves:
-            slot.last += elapsed / self._leaves
-            slot.free += elapsed
-            slot.open += elapsed
-        slot.end = now
-        if now - slot.begin >= least:
-            self._close(slot)
-
-    def _close(self, slot: _Slot) -> None:
-        energy = self._increase(slot.begin, slot.end)
-        before, slot.power = slot.power, energy / (slot.end - slot.begin)
-        slots = self._slots
-        expected = slot.power or before  # 0: the total before was extrapolated, and too high
-        slots.append(_Slot(slot.end, expected, slot.joules + energy, slot.last))
-        oldest = next(iter(self._open.values())).begin if self._open else slot.end
-        while slots[1].begin <= oldest and len(slots) > 2:
-            del slots[0]
-        if len(slots) > _MAX_SLOTS:
-            self._slots = [*_merged(slots[: _MAX_SLOTS // 2]), *slots[_MAX_SLOTS // 2 :]]
-
-    def _increase(self, begin: float, end: float) -> float:
-        """Return the joules of the devices in use between two instants. What is unknown now is counted when known."""
-        increase, offset = 0.0, self._wall_clock() - self._clock()
-        for rows in self._rows():
-            total = rows.total(end + offset) if rows.kind == ACCELERATOR and rows.use else None
-            if total is None:
-                continue
-            last = self._totals.get(rows)
-            if last is None:  # it is used, or read, for the first time
-                last = rows.total(begin + offset) or total
-            if total < last / 2:  # another agent counts from 0
-                last = total
-            increase += max(0.0, total - last)
-            self._totals[rows] = max(total, last)  # the last total was extrapolated, and may be too high
-        return increase
-
-    def _joules(self, instant: float) -> float:
-        """Return the energy of all slots up to an instant."""
-        slot = self._slots[max(0, bisect_right(self._slots, instant, key=attrgetter("begin")) - 1)]
-        return slot.joules + slot.power * (instant - slot.begin)
+    def _advance(self, now: float, shortest: float = INTERVAL) -> None:
+        """Extend the newest slot to now, and begin another one if it is that long."""
+        if self._timeline.advance(now, self._leaves, shortest):
+            self._timeline.forget(next(iter(self._open.values())).begin if self._open else now)
 
     def _claim(self, share: Share, tokens: float) -> None:
         """Claim for a leaf its presence since it became one."""
         since, share.since = share.since, None
         assert since is not None
         self._leaves -= 1
-        share.seconds += self._slots[-1].end - share.leaf_begin
+        share.seconds += self._timeline.slots[-1].end - share.leaf_begin
         rate = expected = 1.0
         if self.by_tokens:
             rate = expected = self._tokens / self._seconds if self._tokens else 1.0
@@ -336,7 +263,7 @@ class Shares:
                 share.is_weighted = True
                 self._tokens += tokens
                 self._seconds += share.seconds
-        for slot in reversed(self._slots):
+        for slot in reversed(self._timeline.slots):
             if slot.last <= since:
                 break
             present = claim = slot.last - (slot.first if slot.first > since else since)
@@ -346,15 +273,3 @@ class Shares:
             share.energy += claim * slot.power
             slot.free -= claim
             slot.open -= present
-
-
-def _merged(slots: Sequence[_Slot]) -> Iterable[_Slot]:
-    """Return half as many slots, each in place of two."""
-    for first, second in zip(slots[::2], slots[1::2]):
-        first.power = (second.joules + second.power * (second.end - second.begin) - first.joules) / (
-            second.end - first.begin
-        )
-        first.end, first.last = second.end, second.last
-        first.free += second.free
-        first.open += second.open
-        yield first
