@@ -5,11 +5,14 @@ A preset does not change what is read: spans, ``otel-hardware snapshot``, ``top`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
+
+_MOST_VALUES: Final = 1000  # values of attributes for which it is known whether the series is exported
 
 
 class SeriesPattern(NamedTuple):
@@ -90,6 +93,42 @@ NOT_STANDARD: Final = _patterns(
     system.paging.faults{system.paging.fault.type=minor} system.paging.usage{system.paging.state=free}
     """
 )
+
+
+def patterns_of(metric: Metric, texts: Iterable[str] | None) -> list[SeriesPattern]:
+    """Return those of the patterns that the metric may have series of."""
+    return [pattern for text in texts or () if (pattern := SeriesPattern.parse(text)).is_of(metric)]
+
+
+def series_filter(
+    metric: Metric, preset: str, include: Iterable[str] | None, exclude: Iterable[str] | None
+) -> Callable[[Attributes], bool] | None:
+    """Return whether a series of the metric is exported; None if all are.
+
+    Args:
+        metric: The metric.
+        preset: The preset.
+        include: Patterns of series that are exported although the preset leaves them out.
+        exclude: Patterns of series that are not exported.
+    """
+    included, excluded = patterns_of(metric, include), patterns_of(metric, exclude)
+    minimal = [pattern for pattern in MINIMAL if pattern.is_of(metric)] if preset == "minimal" else [SeriesPattern("*")]
+    surplus = [pattern for pattern in NOT_STANDARD if pattern.is_of(metric)] if preset == "standard" else []
+    if not excluded and not surplus and SeriesPattern("*") in minimal:
+        return None
+    names = {pattern.attribute for pattern in (*minimal, *surplus, *included, *excluded)}
+
+    @lru_cache(_MOST_VALUES)
+    def keeps(*values: str | int) -> bool:
+        attributes = dict(zip(names, values))
+
+        def is_one(patterns: Iterable[SeriesPattern]) -> bool:
+            return any(pattern.matches(attributes) for pattern in patterns)
+
+        is_in_preset = is_one(minimal) and not is_one(surplus)
+        return (is_in_preset or is_one(included)) and not is_one(excluded)
+
+    return lambda attributes: keeps(*(attributes.get(name, "") for name in names))
 
 
 def presets_of(metric: Metric) -> list[str]:

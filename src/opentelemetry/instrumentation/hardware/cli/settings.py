@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.catalog import DETAILS
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, unmatched
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings.reading import unmatched
 
 # The settings that ``--help`` shows, in short; ``--help-settings`` describes all.
 _COMMON: Final = {

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
-from opentelemetry.instrumentation.hardware.catalog.presets import MINIMAL, NOT_STANDARD, PRESETS, SeriesPattern
+from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS, patterns_of, series_filter
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoints, Words, endpoints
 from opentelemetry.instrumentation.hardware.settings.parsing import (
-    InvalidValueError,
     Parser,
     absolute_path,
     choice,
@@ -34,14 +32,9 @@ from opentelemetry.instrumentation.hardware.settings.parsing import (
     span_rule,
     words,
 )
+from opentelemetry.instrumentation.hardware.settings.reading import PREFIX, SOURCE_GROUP, meant, read
 
-PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
-
-SOURCE_GROUP: Final = "opentelemetry_hardware_source"  # the entry point group of third-party sources
-
-_JOB: Final = PREFIX + "JOB"  # set by this package in the environment of child processes; not a setting
-
-_MOST_VALUES: Final = 1000  # values of attributes for which it is known whether the series is exported
+__all__ = ("PREFIX", "SOURCE_GROUP", "Config")
 
 _LOG = logging.getLogger(__name__)
 
@@ -214,8 +207,8 @@ class Config:
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
-            meant = _meant(name)
-            hint = f"did you mean {meant}?" if meant else f"the settings are {', '.join(names)}"
+            likely = meant(name, names)
+            hint = f"did you mean {likely}?" if likely else f"the settings are {', '.join(names)}"
             _LOG.warning("%s is not a setting and is ignored; %s", redacted(name), hint)
 
     def __repr__(self) -> str:
@@ -236,41 +229,14 @@ class Config:
             flags: Whether the options are flags of a command, and messages call them so.
         """
         environ = os.environ if environ is None else environ
-        options = dict(options or {})
-        values: dict[str, Any] = {}
-        given: dict[str, str] = {}
-        invalid: set[str] = set()
-        for row in fields(cls):
-            variable = PREFIX + row.name.upper()
-            name, value = row.name, options.pop(row.name, None)
-            if value is None:
-                name, value = variable, environ.get(variable, "").strip() or None
-            elif flags:
-                name = "--" + row.name.replace("_", "-")
-            given[row.name] = name
-            default = row.metadata["default"]
-            if value is None or (value == default and value in ("auto", "none")):
-                continue
-            try:
-                values[row.name] = row.metadata["read"](value)
-            except InvalidValueError as error:
-                if error.valid:
-                    values[row.name] = error.valid
-                else:
-                    invalid.add(row.name)
-                used = _text(error.valid) or f"the default ({default})"
-                _LOG.warning("%s: %s; using %s", name, error, used)
-        for name in ("include_metrics", "exclude_metrics"):
-            _drop_unmatched(name, given[name], values)
-            if name in values and not values[name]:
-                invalid.add(name)
-        _warn_about_unknown_variables(environ)
+        given = read(fields(cls), options or {}, environ, flags)
+        values = given.values
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
-        config = cls(**values, **options)
-        object.__setattr__(config, "_given", given)
-        object.__setattr__(config, "invalid", frozenset(invalid))
+        config = cls(**values)
+        object.__setattr__(config, "_given", given.names)
+        object.__setattr__(config, "invalid", given.invalid)
         return config
 
     def name_of(self, setting: str) -> str:
@@ -301,39 +267,19 @@ class Config:
 
     def wants(self, metric: Metric) -> bool:
         """Whether the metric is reported."""
-        if any(not pattern.attribute for pattern in _of(metric, self.exclude_metrics)):
+        if any(not pattern.attribute for pattern in patterns_of(metric, self.exclude_metrics)):
             return False
         return not metric.opt_in or metric.opt_in in (self.detail or ()) or self.names(metric)
 
     def names(self, metric: Metric) -> bool:
         """Whether ``INCLUDE_METRICS`` names the metric, which then has its extra series as well."""
-        return bool(_of(metric, self.include_metrics))
+        return bool(patterns_of(metric, self.include_metrics))
 
     def exported(self, metric: Metric) -> Callable[[Attributes], bool] | None:
         """Return whether a series of a wanted metric is exported; None if all are."""
-        excluded, included = _of(metric, self.exclude_metrics), _of(metric, self.include_metrics)
         is_optional = metric.opt_in or metric.endpoint or metric not in CATALOG
         preset = "all" if is_optional else self.preset or "standard"
-        minimal = (
-            [pattern for pattern in MINIMAL if pattern.is_of(metric)] if preset == "minimal" else [SeriesPattern("*")]
-        )
-        surplus = [pattern for pattern in NOT_STANDARD if pattern.is_of(metric)] if preset == "standard" else []
-        if not excluded and not surplus and SeriesPattern("*") in minimal:
-            return None
-
-        names = {pattern.attribute for pattern in (*minimal, *surplus, *included, *excluded)}
-
-        @lru_cache(_MOST_VALUES)
-        def keeps(*values: str | int) -> bool:
-            attributes = dict(zip(names, values))
-
-            def is_one(patterns: Iterable[SeriesPattern]) -> bool:
-                return any(pattern.matches(attributes) for pattern in patterns)
-
-            is_in_preset = is_one(minimal) and not is_one(surplus)
-            return (is_in_preset or is_one(included)) and not is_one(excluded)
-
-        return lambda attributes: keeps(*(attributes.get(name, "") for name in names))
+        return series_filter(metric, preset, self.include_metrics, self.exclude_metrics)
 
     def selects(self, source: str) -> bool:
         """Whether ``SOURCES`` allows the source to be read."""
@@ -342,64 +288,3 @@ class Config:
             return False
         included = [word for word in listed if not word.startswith("-")]
         return not included or source in included
-
-
-def _of(metric: Metric, patterns: Sequence[str] | None) -> list[SeriesPattern]:
-    """Return those of the patterns that the metric may have series of."""
-    return [pattern for text in patterns or () if (pattern := SeriesPattern.parse(text)).is_of(metric)]
-
-
-def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
-    """Return the patterns that cannot match any metric.
-
-    Args:
-        patterns: Metric names or patterns.
-        endpoints: The endpoints to scrape. Their metrics, and those of third-party sources, are not known in advance:
-            if there are any, every pattern may match.
-    """
-    found = [pattern for pattern in patterns if not any(_of(row, [pattern]) for row in CATALOG)]
-    if not found or endpoints:
-        return []
-    from importlib.metadata import entry_points  # slow to import
-
-    return [] if entry_points(group=SOURCE_GROUP) else found
-
-
-def _drop_unmatched(name: str, given: str, values: dict[str, Any]) -> None:
-    patterns = values.get(name) or ()
-    dropped = unmatched(patterns, values.get("openmetrics"))
-    if dropped:
-        values[name] = [pattern for pattern in patterns if pattern not in dropped] or None
-        _LOG.warning(
-            "%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
-            given,
-            redacted(", ".join(map(repr, dropped))),
-            _text(values[name] or ()) or "the default (none)",
-        )
-
-
-def _text(words: Iterable[str]) -> str:
-    """Return a list for a message. Bytes that are no UTF-8 are escaped: some handlers cannot write them."""
-    return redacted(",".join(words)).encode(errors="backslashreplace").decode()
-
-
-def _meant(name: str) -> str:
-    """Return the setting that a misspelt name may mean; "" if none is similar."""
-    from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
-
-    return next(iter(get_close_matches(name.lower(), [row.name for row in fields(Config)], 1)), "")
-
-
-def _warn_about_unknown_variables(environ: Mapping[str, str]) -> None:
-    """Warn about variables with our prefix that are not settings, such as misspelt ones."""
-    known = {_JOB, *(PREFIX + row.name.upper() for row in fields(Config))}
-    for variable in sorted(environ):
-        if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():
-            continue
-        meant = _meant(variable.upper().removeprefix(PREFIX))
-        hint = (
-            f"did you mean {PREFIX}{meant.upper()}?"
-            if meant
-            else "'otel-hardware run --help-settings' lists all settings"
-        )
-        _LOG.warning("%s is not a setting and is ignored; %s", redacted(variable), hint)
