@@ -38,6 +38,7 @@ from opentelemetry.instrumentation.hardware.settings.sdk_variables import export
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
+from opentelemetry.instrumentation.hardware.system.limits import memory_left
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.spans.readings import Readings
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _EXIT_WAIT = 0.1  # seconds that the exit of the program waits for a last reading
+
+# Bytes that the limits of memory must leave: 56 MiB for the stacks of our threads, 10 MiB for modules, and some for the
+# program. In a process without memory, a new thread lets Thread.start() wait forever, and the C library may crash.
+_LEAST_MEMORY = 96 << 20
 
 _PEER = "opentelemetry.instrumentation.system_metrics"
 
@@ -158,6 +163,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             return
         again = partial(self.instrument, **kwargs)
         try:
+            if memory_left() < _LEAST_MEMORY:
+                raise MemoryError("the limits of memory (RLIMIT_AS, RLIMIT_DATA) leave less than 96 MiB")
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
                 provider = get_meter_provider()
