@@ -161,9 +161,6 @@ class _RecordedDriver:
 class Replay(Drivers):
     """Drivers that return recorded answers: the one of the current tick, or the newest one before it.
 
-    Args:
-        lines: The capture.
-
     Attributes:
         header: The entries of the first line.
         ticks: The time of each tick, in seconds since the first one.

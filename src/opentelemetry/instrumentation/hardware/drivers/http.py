@@ -50,10 +50,6 @@ class Http:
     """Fetches the page of an endpoint. A server that floods is not contacted for one to ten minutes.
 
     The deadline holds for the whole call, but a lookup of the host name that takes longer is not interrupted.
-
-    Args:
-        endpoint: Where the page is, and how to fetch it.
-        accept: The Accept header.
     """
 
     def __init__(self, endpoint: Endpoint, accept: str = "*/*") -> None:

@@ -1,10 +1,11 @@
-"""JSON decoder for drivers' output. Integers of more than 20 digits become infinity; NaN and Infinity are refused."""
+"""JSON in the output of drivers. Integers of more than 20 digits become infinity; NaN and Infinity are refused."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Final, NoReturn
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
 
 from opentelemetry.instrumentation.hardware.model import Number
 
@@ -20,3 +21,16 @@ def _refuse(word: str) -> NoReturn:
 
 
 DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse)
+
+
+def decoded(line: bytes) -> Any:
+    """Return the document in a line; None if it is not JSON."""
+    try:
+        return DECODER.decode(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """Return an object of a document; empty if the value is none."""
+    return value if isinstance(value, dict) else {}

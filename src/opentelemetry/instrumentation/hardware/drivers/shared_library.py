@@ -67,12 +67,7 @@ def load(path: str, *functions: str) -> ctypes.CDLL:
     """
     if not sys.platform.startswith("linux"):
         return ctypes.CDLL(path)
-    _check(path, _try(path, functions))
-    return ctypes.CDLL(path, handle=_dlopen(path))
-
-
-def _check(path: str, trial: _Trial) -> None:
-    """Raise the error that the trial shows."""
+    trial = _try(path, functions)
     words, _, refusal = trial.words.partition("refused ")
     if refusal:
         raise OSError(refusal)
@@ -81,6 +76,7 @@ def _check(path: str, trial: _Trial) -> None:
     if trial.code is not None and "started" in words and "done" not in words:
         how = f"exit code {trial.code}" if trial.code >= 0 else f"signal {-trial.code}"
         raise ChildProcessError(f"{path} ended a process that loaded it ({how}); this process does not load it")
+    return ctypes.CDLL(path, handle=_dlopen(path))
 
 
 def _try(path: str, functions: Sequence[str]) -> _Trial:

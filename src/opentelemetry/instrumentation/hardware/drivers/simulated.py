@@ -34,9 +34,7 @@ class SimulatedHost(LocalFiles):
     """The kernel's files of a simulated machine.
 
     Args:
-        load: What happens on the host.
         elapsed: Returns simulated seconds since the start.
-        pid: The program.
     """
 
     def __init__(self, load: HostLoad, elapsed: Callable[[], float], pid: int) -> None:
@@ -127,12 +125,6 @@ class SimulatedServer(SimulatedHost):
     """The same without anything of the real host, for one that is simulated beside others.
 
     A server with eight CPUs and 128 GiB for each GPU. Its GPUs are held by a job of SLURM.
-
-    Args:
-        load: What happens on the host.
-        elapsed: Returns simulated seconds since the start.
-        gpus: Number of GPUs.
-        job: The job.
     """
 
     def __init__(self, load: HostLoad, elapsed: Callable[[], float], gpus: int, job: int) -> None:
@@ -204,13 +196,7 @@ class SimulatedServer(SimulatedHost):
 
 
 class AmdgpuFiles:
-    """The files of a host with those of simulated GPUs of AMD.
-
-    Args:
-        host: The files of the host.
-        machine: The GPUs.
-        pid: The program that holds them.
-    """
+    """The files of a host with those of simulated GPUs of AMD."""
 
     _FOLDERS: Final = ("/sys/class/drm", "/sys/class/kfd", "/sys/module/amdgpu")
 
@@ -249,13 +235,7 @@ class AmdgpuFiles:
 
 
 class SimulatedDrivers(Drivers):
-    """The drivers of a simulated machine.
-
-    Args:
-        machine: Its GPUs.
-        host: The files of its host.
-        pid: The program that holds the GPUs.
-    """
+    """The drivers of a simulated machine."""
 
     def __init__(self, machine: Machine, host: Files, pid: int) -> None:
         super().__init__()
@@ -264,5 +244,4 @@ class SimulatedDrivers(Drivers):
         self._files = host if is_nvidia else cast(Files, AmdgpuFiles(host, machine, pid))
 
     def files(self) -> Files:
-        """Return its files."""
         return self._files

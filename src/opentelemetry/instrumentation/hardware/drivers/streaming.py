@@ -6,6 +6,7 @@ exits, stops printing or prints too much is killed and restarted with backoff.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -35,16 +36,20 @@ _FIRST_LINE = 10.0
 # Seconds to wait for the rest of a line. A tool blocks in the middle of a line that is longer than the pipe buffer.
 _REST_OF_LINE = 1.0
 
+# Seconds between two lines if they are only read before collections.
+_SLOW = 30.0
+
 # Longest delay before a restart in seconds. After a tool ran for longer, the delay begins at one second again.
 _LONGEST_BACKOFF = 60.0
 
 
+def period_for(interval: float) -> float:
+    """Return the seconds between two lines for a sampling interval; 0 means reading only before collections."""
+    return float(math.ceil(min(interval or _SLOW, 60.0)))
+
+
 class StreamingCommand:
     """A tool that prints lines until it is closed. There is never a second child while the first one exists.
-
-    Args:
-        tool: The tool to run.
-        clock: Monotonic seconds.
 
     Raises:
         Unavailable: The tool is not installed.
@@ -76,8 +81,11 @@ class StreamingCommand:
         now = self._clock()
         if self._backoff.is_waiting(now):
             raise ChildProcessError(f"{self._failure}; retry in {self._backoff.retry_at - now:.0f} s")
-        stdin = _in_memory(document) if document else None
+        # A file in memory leaves nothing behind.
+        stdin = above_standard_streams(os.memfd_create("otel-hardware")) if document else None
         try:
+            if stdin is not None:
+                os.pwrite(stdin, document.encode(), 0)
             arguments = [each.replace("{document}", "/dev/stdin") for each in arguments]
             self._child = self._command.start(arguments, stdin, detached=0.0)
         finally:
@@ -224,14 +232,3 @@ class Reports(Generic[T]):
         elif now - self._newest_time > PERIODS * self.period:
             self.newest = None  # the source was not read for a while, or the tool prints something else
         return reports
-
-
-def _in_memory(document: str) -> int:
-    """Return a descriptor of a file in memory, which leaves nothing behind."""
-    descriptor = above_standard_streams(os.memfd_create("otel-hardware"))
-    try:
-        os.pwrite(descriptor, document.encode(), 0)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor

@@ -98,7 +98,13 @@ class Command:
             OSError: The system cannot start a process now.
             Unavailable: The tool has been removed or is not executable.
         """
-        return self._run(self.start(arguments), seconds)
+        child = self.start(arguments)
+        try:
+            return child.read_all(time.monotonic() + seconds)
+        except TimeoutError:
+            raise TimeoutError(f"{self._tool.name} timed out after {seconds:g} s") from None
+        finally:
+            self.stop(child)
 
     def start(self, arguments: Sequence[str], stdin: int | None = None, detached: float | None = None) -> Child:
         """Start the tool. The caller reads its output and passes it to :meth:`stop`.
@@ -139,11 +145,3 @@ class Command:
         environment |= {name: _absolute(os.environ.get(name, "")) or None for name in _SEARCHED}
         passed = {name: value for name, value in environment.items() if value is not None}
         return {**passed, "LANG": "C", "LC_ALL": "C"}
-
-    def _run(self, child: Child, seconds: float) -> Output:
-        try:
-            return child.read_all(time.monotonic() + seconds)
-        except TimeoutError:
-            raise TimeoutError(f"{self._tool.name} timed out after {seconds:g} s") from None
-        finally:
-            self.stop(child)
