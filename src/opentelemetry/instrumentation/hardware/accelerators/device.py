@@ -21,7 +21,6 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, SubDevice
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Event, Metric, Number, Point, Rate, Series
-from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Owner
 
 STATES: Final = ("ok", "degraded", "failed")  # values of ``hw.state``
 
@@ -179,6 +178,12 @@ class Device:
         """Whether it is suspended now. The check must not wake it."""
         return False
 
+    def new_fan(self, number: int) -> Device:
+        """Return a fan of the device. What it does not support is listed with the device."""
+        fan = Device(f"{self.id}/fan{number}", f"{self.name} fan {number}", "fan", self.id)
+        fan.unsupported = self.unsupported
+        return fan
+
     # -- points
 
     def set_id(self, id: str) -> None:  # noqa: A002
@@ -206,43 +211,7 @@ class Device:
         A value that is not plausible is left out, with the reason in :attr:`unsupported`.
         """
         known = self._parse(values)
-        for series, value in (self._derived(known) | known).items():
-            if not (isinstance(value, Rate) and series in self.counters):
-                self.unsupported.pop(series, None)
-                yield self.series(series), value
-
-    def remember(self, values: Mapping[Field, object]) -> None:
-        """Store limits for derived ratios, without exporting them."""
-        self._parse(values)
-
-    def _parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
-        known: dict[Series, Number | Rate] = {}
-        for field, raw in values.items():
-            try:
-                known[field.series] = field.value(raw)
-            except ValueError as error:
-                self.unsupported[field.series] = str(error)
-        self._check_limits(known)
-        return known
-
-    def _check_limits(self, known: dict[Series, Number | Rate]) -> None:
-        """Store the limits, and drop a usage that exceeds its limit."""
-        for limit in (_POWER_LIMIT, *(total for _, total, _ in _MEMORY)):
-            value = known.get(limit)
-            if isinstance(value, (int, float)):
-                self._limits[limit] = value
-        for used, total, _ in _MEMORY:
-            usage = known.get(used)
-            if not isinstance(usage, (int, float)):
-                continue
-            if usage > self._limits.get(total, inf):
-                del known[used]
-                self.unsupported[used] = f"the driver reports {usage} of {self._limits[total]} bytes in use"
-            self.memory_used = usage if used in known else None
-
-    def _derived(self, known: Mapping[Series, Number | Rate]) -> dict[Series, Number | Rate]:
-        """Yield peaks, busy time, ratios and energy, unless the driver reports them."""
-        derived: dict[Series, Number | Rate] = {}
+        derived: dict[Series, Number | Rate] = {}  # unless the driver reports it
         for series, value in known.items():
             if not isinstance(value, Rate):
                 peak, integral = _peak_and_integral(series)
@@ -256,16 +225,36 @@ class Device:
                 share = amount / self._limits[whole]
                 if _PLAUSIBLE_SHARE.is_plausible(share):
                     derived[ratio] = share
-        return derived
+        for series, value in (derived | known).items():
+            if not (isinstance(value, Rate) and series in self.counters):
+                self.unsupported.pop(series, None)
+                yield self.series(series), value
 
-    def held(
-        self, vendor: str, users: Sequence[tuple[Owner, int | None]] | None, shares: Sequence[float] | None
-    ) -> HeldDevice:
-        """Return the device with the processes that use it."""
-        names = {name.lower() for name in (self.id, self.address, *self.aliases) if name}
-        attributes = self.series(Series(c.HW_HOLDER_INFO)).attributes
-        memory = None if self.trouble or self.memory_used is None else int(self.memory_used)
-        return HeldDevice(vendor, names, -1 if self.parent else self.index, attributes, memory, users, shares)
+    def remember(self, values: Mapping[Field, object]) -> None:
+        """Store limits for derived ratios, without exporting them."""
+        self._parse(values)
+
+    def _parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
+        """Return the plausible values, and store the limits. A usage that exceeds its limit is not plausible."""
+        known: dict[Series, Number | Rate] = {}
+        for field, raw in values.items():
+            try:
+                known[field.series] = field.value(raw)
+            except ValueError as error:
+                self.unsupported[field.series] = str(error)
+        for limit in (_POWER_LIMIT, *(total for _, total, _ in _MEMORY)):
+            value = known.get(limit)
+            if isinstance(value, (int, float)):
+                self._limits[limit] = value
+        for used, total, _ in _MEMORY:
+            usage = known.get(used)
+            if not isinstance(usage, (int, float)):
+                continue
+            if usage > self._limits.get(total, inf):
+                del known[used]
+                self.unsupported[used] = f"the driver reports {usage} of {self._limits[total]} bytes in use"
+            self.memory_used = usage if used in known else None
+        return known
 
     def condition(self) -> str:
         """Return one of :data:`STATES`; "" if unknown."""

@@ -21,8 +21,6 @@ class DrmDriver(AcceleratorDriver):
     """The devices of some kernel drivers.
 
     Args:
-        files: Reads the files.
-        makers: The kernel drivers.
         names: Other names of these drivers in the files of processes.
         absent: The reason of Unavailable.
 
@@ -60,9 +58,7 @@ class DrmDriver(AcceleratorDriver):
         return max((each.idle_interval for each in awake), default=0.0)
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        """Yield the usage of each device by the observed program."""
         return self._clients.usage(program, self.devices())
 
     def holders(self) -> Iterator[tuple[Device, Holders]]:
-        """Yield the processes that use each device, with their memory of it."""
         return self.everybody.holders(self.devices())

@@ -25,32 +25,20 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 # The engines of a GPU, by the names of its driver, and the tasks of ``process.gpu.utilization``.
 TASKS: Final[Mapping[str, str]] = {
     # amdgpu
-    "gfx": "general",
-    "compute": "general",
-    "enc": "encoder",
-    "enc_1": "encoder",
+    **dict.fromkeys(("gfx", "compute"), "general"),
+    **dict.fromkeys(("enc", "enc_1"), "encoder"),
     "dec": "decoder",
     "jpeg": "jpeg",
     # i915, which also has compute
     "render": "general",
-    "video": "video",
-    "video-enhance": "video",
+    **dict.fromkeys(("video", "video-enhance"), "video"),
     "copy": "copy",
     # xe
-    "rcs": "general",
-    "ccs": "general",
-    "vcs": "video",
-    "vecs": "video",
+    **dict.fromkeys(("rcs", "ccs"), "general"),
+    **dict.fromkeys(("vcs", "vecs"), "video"),
     "bcs": "copy",
     # panfrost, panthor, msm, lima, v3d (which also has render)
-    "fragment": "general",
-    "vertex-tiler": "general",
-    "panthor": "general",
-    "gpu": "general",
-    "gp": "general",
-    "pp": "general",
-    "bin": "general",
-    "csd": "general",
+    **dict.fromkeys(("fragment", "vertex-tiler", "panthor", "gpu", "gp", "pp", "bin", "csd"), "general"),
 }
 
 MEMORY: Final = {"gpu": Field(c.PROCESS_GPU_MEMORY_USAGE), "npu": Field(c.PROCESS_NPU_MEMORY_USAGE)}
@@ -71,7 +59,7 @@ _DEVICE_FILES: Final = ("/dev/dri/", "/dev/accel/")
 _MAX_FILES: Final = 20_000
 MAX_PROCESSES: Final = 500
 
-# Least seconds between two walks over the processes of the machine.
+# Minimum seconds between two walks over the processes of the machine.
 _BETWEEN_WALKS: Final = 9.5
 
 
@@ -178,10 +166,6 @@ def _share(before: Engine, engine: Engine, elapsed: float) -> float | None:
 class Clients:
     """Reads the clients of processes.
 
-    Args:
-        files: Reads the files.
-        drivers: The kernel drivers of the devices.
-
     Attributes:
         found: The clients at the newest reading.
         hidden: Processes that could not be examined at the newest reading.
@@ -238,13 +222,13 @@ class Clients:
                 found.setdefault(place, {}).setdefault(client.id, Held(process, client))
 
     def _card(self, path: str) -> Card | None:
-        """Return the card of a device file; None if it is unknown, as may be in a container."""
+        """Return the card of a device file; None if it is unknown, as in a container."""
         if path not in self._cards:
             self._cards = {node: card for card in cards_of(self._files) for node in node_names(self._files, card)}
         return self._cards.get(path)
 
     def utilization(self) -> Mapping[str, Mapping[str, float]]:
-        """Return by device and task the utilization since the previous call. Those of an unknown engine are left out.
+        """Return by device and task the utilization since the previous call, without unknown engines.
 
         A count may fall for a while, and then catches up; meanwhile the larger one holds.
         """

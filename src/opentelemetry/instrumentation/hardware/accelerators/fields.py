@@ -143,7 +143,7 @@ class Field:
         return Rate(value) if self.is_rate else value
 
     def is_plausible(self, raw: object) -> bool:
-        """Return whether :meth:`value` accepts a value."""
+        """Whether :meth:`value` accepts a value."""
         try:
             self.value(raw)
         except ValueError:

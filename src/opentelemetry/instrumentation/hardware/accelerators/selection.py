@@ -145,7 +145,11 @@ def select_by_name(words: Sequence[str], devices: Sequence[FoundDevice]) -> Sele
     """Select the devices with these names. A word that matches none selects the unidentified ones that it may mean."""
     ids, unmatched = set[str](), []
     for word in words:
-        matching = frozenset[str]().union(*matches(word, devices)) or _may_mean(word, devices)
+        matching = frozenset[str]().union(*matches(word, devices))
+        if not matching and (is_uuid(word) or re.fullmatch("[0-9a-fA-F]{16}", word)):
+            matching = unidentified(devices)
+        elif not matching and _parse_address(word):
+            matching = unidentified([device for device in devices if not device.address])
         ids |= matching
         if not matching:
             unmatched.append(word)
@@ -167,12 +171,6 @@ def matches(word: str, devices: Sequence[FoundDevice]) -> Iterator[frozenset[str
 def unidentified(devices: Sequence[FoundDevice]) -> frozenset[str]:
     """The ids of the unidentified devices."""
     return frozenset(device.id for device in devices if device.is_unidentified)
-
-
-def _may_mean(word: str, devices: Sequence[FoundDevice]) -> frozenset[str]:
-    if is_uuid(word) or re.fullmatch("[0-9a-fA-F]{16}", word):
-        return unidentified(devices)
-    return unidentified([device for device in devices if not device.address]) if _parse_address(word) else frozenset()
 
 
 def is_uuid(word: str) -> bool:

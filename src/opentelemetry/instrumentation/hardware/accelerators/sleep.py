@@ -13,12 +13,7 @@ from opentelemetry.instrumentation.hardware.system.files import Files, read_or_e
 
 
 class RuntimePower:
-    """The runtime power state of the devices at these PCI addresses.
-
-    Args:
-        files: The kernel's files; None if the system is not Linux.
-        addresses: PCI addresses, ``0000:1a:00.0``.
-    """
+    """The runtime power state of the devices at these PCI addresses, such as ``0000:1a:00.0``."""
 
     def __init__(self, files: Files | None, addresses: Sequence[str]) -> None:
         self._files = files

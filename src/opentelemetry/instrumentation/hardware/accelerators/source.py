@@ -1,53 +1,22 @@
-"""AcceleratorSource: the common part of the sources of all vendors.
-
-``docs/dev/development.md`` lists the files of a vendor. Its ``__init__.py`` has a subclass::
-
-    class Acme(AcceleratorSource):
-        name = "acme"
-        signs = ("/sys/module/acme", "/dev/acme*")
-        settings = ("acme_smi",)
-        absent = "no Acme driver is loaded: /sys/module/acme is missing"
-        process_metrics = "process.npu.*"
-
-        def drivers(self) -> Iterator[DriverChoice]:
-            yield DriverChoice("acme-smi", "acme_smi", lambda: AcmeSmi(self))
-
-        def visibility(self) -> VisibilityRule:
-            return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
-
-Its ``settings.py`` declares the settings of the drivers, which are shown and read like all others::
-
-    SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
-
-Errors:
-
-* not on this machine: raise ``Unavailable(reason, fix)`` when a driver is opened. The next driver is tried;
-* one device does not respond: raise :class:`~.device.DeviceFailed`. It is reported as failed and retried with backoff;
-* one value is not supported: add an entry to :attr:`.device.Device.unsupported`;
-* any other exception (OSError, DriverError ...) fails the reading. The source is closed, and opened again with backoff.
-"""
+"""AcceleratorSource: the common part of the sources of all vendors."""
 
 from __future__ import annotations
 
-import importlib
-import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
+from opentelemetry.instrumentation.hardware.accelerators.holders import Holder, held_device
+from opentelemetry.instrumentation.hardware.accelerators.presence import DetectedSource, kernel_files
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
-from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS, sentences
-from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS, missing
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source, SourceContext
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, SourceContext
 from opentelemetry.instrumentation.hardware.system.holders import owner
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
@@ -56,7 +25,6 @@ _ALL_SUSPENDED: Final = (
     "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
 )
 
-
 # Times that spans look for the devices that the program uses. Later only slow readings do.
 _LOOKS: Final = 60
 
@@ -64,34 +32,10 @@ _LOOKS: Final = 60
 _FIRST_LOOK: Final = 0.25
 
 
-class Holder(NamedTuple):
-    """A process that uses a device.
-
-    Attributes:
-        device: ``hw.id``.
-        pid: Its PID, as the driver reports it.
-        memory: Bytes of the device's memory that it uses; None if unknown.
-        is_known: Whether it is the process with this PID in ``/proc``. In a container, that may be another one.
-    """
-
-    device: str
-    pid: int
-    memory: int | None
-    is_known: bool
-
-
-class AcceleratorSource(Source):
+class AcceleratorSource(DetectedSource):
     """The devices of one vendor, and their usage by the observed program.
 
     Attributes:
-        signs: Paths of which one exists where the vendor's devices or its driver may be; a trailing ``*`` matches any
-            rest of the last component. List also the signs of containers and virtual machines, where the usual ones are
-            missing. Nothing of the vendor is loaded or started without a sign or a path in a setting.
-        variables: Prefixes of environment variables that are also a sign.
-        settings: The settings that have the path of a driver, or switch one off.
-        modules: Modules to import if a sign is present; see :meth:`Source.prepare`.
-        absent: The reason of Unavailable without a sign.
-        fix: What to do if there are signs, but no driver can be used.
         process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages; "" if none has any.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
@@ -100,12 +44,6 @@ class AcceleratorSource(Source):
     """
 
     scope = Scope.PROCESS
-    signs: ClassVar[tuple[str, ...]] = ()
-    variables: ClassVar[tuple[str, ...]] = ()
-    settings: ClassVar[tuple[str, ...]]
-    modules: ClassVar[tuple[str, ...]] = ()
-    absent: ClassVar[str]
-    fix: ClassVar[str] = ""
     process_metrics: ClassVar[str] = "process.gpu.*"
     usage_is_cheap: ClassVar[bool] = False
     is_selectable: ClassVar[bool] = True
@@ -140,45 +78,6 @@ class AcceleratorSource(Source):
         """Return the device files that a program opens to compute, and that this package does not open."""
         return ()
 
-    # -- presence
-
-    @classmethod
-    def prepare(cls, config: Config) -> bool:
-        """Import the modules that read the devices, if there may be some."""
-        expected = cls.is_expected(config, os.environ, _files(Drivers()))
-        for module in cls.modules if expected else ():
-            with suppress(ImportError):  # the driver that needs it reports it
-                importlib.import_module(module)
-        return expected
-
-    @classmethod
-    def is_expected(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether there is a sign of a device and a driver that is not off, or a setting names a driver."""
-        settings = [getattr(config, setting) for setting in cls.settings]
-        if any(map(setting_path, settings)):
-            return True
-        is_off = bool(settings) and all(setting == "off" for setting in settings)
-        return not is_off and cls.has_sign(config, environ, files)
-
-    @classmethod
-    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether one of the signs is present.
-
-        Args:
-            config: The settings.
-            environ: The environment variables.
-            files: The kernel's files; None if the system is not Linux.
-        """
-        del config
-        if any(name.startswith(cls.variables) for name in environ):
-            return True
-        exists = files.exists if files else os.path.exists
-        return any(bool(matches(sign, files)) if sign.endswith("*") else exists(sign) for sign in cls.signs)
-
-    def is_present(self) -> bool:
-        """Whether one of the signs is present, read with the drivers of the source."""
-        return self.has_sign(self.context.config, self.context.environ, self.files)
-
     # -- opening
 
     def open(self) -> None:
@@ -188,7 +87,7 @@ class AcceleratorSource(Source):
             Unavailable: There are no devices, or no driver can be used.
             OSError: A driver cannot be used now.
         """
-        self.files = _files(self.context.drivers)
+        self.files = kernel_files(self.context.drivers)
         config, environ = self.context.config, self.context.environ
         self._has_sign = self.is_present()
         if not (self._has_sign or any(setting_path(getattr(config, setting)) for setting in self.settings)):
@@ -230,8 +129,8 @@ class AcceleratorSource(Source):
         self._reports_devices = is_reporter
 
     def _is_reported(self, device: Device) -> bool:
-        is_free = device.selection_id not in self._reported_by_others
-        return self._reports_devices and is_free and device.selection_id in self.selection
+        id_ = device.selection_id
+        return self._reports_devices and id_ not in self._reported_by_others and id_ in self.selection
 
     # -- reading
 
@@ -387,19 +286,13 @@ class AcceleratorSource(Source):
             for device, sizes in listed.items()
             for pid, size in sizes.items()
         )
-        held = self.context.held
-        if held is None or self.files is None:
-            return
-        owners = {pid: owner(pid, self.files) for pid in known}
-        found = []
-        for device in self.all_devices():
-            if self._is_reported(device) and not device.is_divided:
-                sizes = listed.get(device)
-                users = None if sizes is None else [(owners.get(pid, {}), size) for pid, size in sizes.items()]
-                ran = driver.shares(device) if sizes else None
-                shares = None if sizes is None or ran is None else [ran.get(pid, 0.0) for pid in sizes]
-                found.append(device.held(self.name, users, shares))
-        held[self.name] = found
+        if self.context.held is not None and self.files is not None:
+            owners = {pid: owner(pid, self.files) for pid in known}
+            self.context.held[self.name] = [
+                held_device(self.name, driver, device, listed.get(device), owners)
+                for device in self.all_devices()
+                if self._is_reported(device) and not device.is_divided
+            ]
 
     # -- what is missing
 
@@ -407,21 +300,12 @@ class AcceleratorSource(Source):
         if self._instead:
             yield self._instead
         yield from self.selection.unsupported()
-        devices = [*self.selected()]
-        for device in devices:
-            if device.trouble:
-                remedy = device.remedy()
-                yield f"{device.name} does not respond: {device.trouble}{remedy and '; '}{remedy}"
-            elif device.is_suspended:
-                yield f"{device.name} is suspended, and is not woken to be read"
-        awake = [device for device in devices if not (device.trouble or device.is_suspended)]
-        yield from sentences([(device.name, device.unsupported) for device in awake])
+        yield from missing(self.selected())
         yield from driver.unsupported()
         if self._is_pid_hidden:
             yield f"{self.process_metrics}: {HOST_PIDS}"
 
     def close(self) -> None:
-        """Release the driver."""
         if self.context.held is not None:
             self.context.held.pop(self.name, None)
         try:
@@ -429,20 +313,3 @@ class AcceleratorSource(Source):
                 self.driver.close()
         finally:
             super().close()
-
-
-def _files(drivers: Drivers) -> Files | None:
-    """Return the kernel's files; None if the system is not Linux."""
-    with suppress(Unavailable):
-        return drivers.files()
-    return None
-
-
-def matches(pattern: str, files: Files | None) -> list[str]:
-    """Return the paths that match a sign with a trailing ``*``."""
-    folder, _, start = pattern.rstrip("*").rpartition("/")
-    try:
-        names = files.names(folder) if files else os.listdir(folder)
-        return sorted(f"{folder}/{name}" for name in names if name.startswith(start))
-    except OSError:
-        return []

@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.system.files import Files, names_or_
 DRM: Final = "/sys/class/drm"
 ACCEL: Final = "/sys/class/accel"
 
-# Least seconds between two readings that a rate is computed from.
+# Minimum seconds between two readings from which a rate is computed.
 _LEAST_ELAPSED: Final = 0.1
 
 # By gigatransfers per second.
@@ -54,12 +54,9 @@ class Card(NamedTuple):
 
 
 def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None) -> list[Card]:
-    """Return the devices of a class, by address. Only ``uevent`` is read: it does not wake a suspended device.
+    """Return the devices of a class, :data:`DRM` or :data:`ACCEL`, by address; those of all drivers by default.
 
-    Args:
-        files: Reads the files.
-        folder: The class, :data:`DRM` or :data:`ACCEL`.
-        drivers: Their kernel drivers; None for all.
+    Only ``uevent`` is read: it does not wake a suspended device.
     """
     cards = []
     for name in names_or_empty(files, folder):
@@ -121,7 +118,6 @@ class File(NamedTuple):
     extract: Callable[[bytes], object] | None = None
 
     def read(self, files: Files) -> object:
-        """Return the value."""
         content = files.read(self.path)
         return content if self.extract is None else self.extract(content)
 
@@ -151,7 +147,7 @@ def present(files: Files, folder: str, table: Mapping[str, Field]) -> list[File]
 
 
 def hwmon_folder(files: Files, folder: str, names: Collection[str]) -> str:
-    """Return the folder of a device's sensors with such a name; "" if there is none."""
+    """Return the folder of a device's sensors that has one of the names; "" if there is none."""
     folders = (f"{folder}/hwmon/{name}" for name in sorted(names_or_empty(files, f"{folder}/hwmon")))
     return next((each for each in folders if read_text(files, f"{each}/name") in names), "")
 
@@ -171,11 +167,7 @@ def _generation(text: bytes) -> object:
 
 
 class Increases:
-    """The growth of counters between two readings.
-
-    Args:
-        files: Has the time.
-    """
+    """The growth of counters between two readings."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -209,15 +201,9 @@ class SysfsDevice(Device):
     A subclass finds them in :meth:`find`, and yields more than their content in :meth:`derived`.
 
     Args:
-        files: Reads the files.
-        card: The device.
-        index: Its index in the order of addresses.
         noun: The beginning of ``hw.name``.
-        type: ``hw.type``.
 
     Attributes:
-        files: Reads the files.
-        card: The device.
         often: The files that are sampled.
         slow: Those that are read slowly.
         fans: By fan, the files of its speed.
@@ -269,23 +255,15 @@ class SysfsDevice(Device):
         for number in range(4):
             path = f"{folder}/fan{number + 1}_input"
             if self.files.exists(path):
-                fan = Device(f"{self.id}/fan{number}", f"{self.name} fan {number}", "fan", self.id)
-                fan.unsupported = self.unsupported
-                self.fans[fan] = [File(path, Field(c.HW_FAN_SPEED, most=100_000))]
+                self.fans[self.new_fan(number)] = [File(path, Field(c.HW_FAN_SPEED, most=100_000))]
 
     def check_suspended(self) -> bool:
-        """Whether the device is suspended."""
         suspended = is_suspended(self.files, self.card.folder)
         if suspended:
             self.increases.forget()
         return suspended
 
     def open(self) -> None:
-        """Find the files.
-
-        Raises:
-            DeviceFailed: The device is gone.
-        """
         if not self.files.exists(f"{self.card.folder}/uevent"):
             raise DeviceFailed("it is gone")
         self.often, self.slow = [], []
@@ -294,11 +272,6 @@ class SysfsDevice(Device):
         self._is_open = True
 
     def read(self) -> Iterator[Point]:
-        """Read the files that are sampled.
-
-        Raises:
-            DeviceFailed: No file can be read.
-        """
         if not self._is_open:
             self.open()
         values = read_files(self.files, self.often, self.unsupported)

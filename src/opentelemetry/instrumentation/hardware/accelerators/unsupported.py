@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.model import Series
 
 HOST_PIDS: Final = (
     "the driver reports processes by the host's PIDs, which cannot be matched from inside this container; "
     "share the host's PID namespace (--pid=host, hostPID: true)"
 )
+
+
+def missing(devices: Iterable[Device]) -> Iterator[str]:
+    """Yield which devices are not read, and which metrics the others do not support."""
+    awake = []
+    for device in devices:
+        if device.trouble:
+            remedy = device.remedy()
+            yield f"{device.name} does not respond: {device.trouble}{remedy and '; '}{remedy}"
+        elif device.is_suspended:
+            yield f"{device.name} is suspended, and is not woken to be read"
+        else:
+            awake.append((device.name, device.unsupported))
+    yield from sentences(awake)
 
 
 def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, Holder
+from opentelemetry.instrumentation.hardware.accelerators.holders import Holder
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.cli.top.processes import Facts
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.presence import matches
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource, matches
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.sources.graphcore.driver import NAME, Library
 
 
@@ -32,5 +33,4 @@ class Graphcore(AcceleratorSource):
         return VisibilityRule("IPU", "hw.npu.*")
 
     def compute_files(self) -> Sequence[str]:
-        """Return the device files of the IPUs."""
         return matches(self.signs[0], self.files)
