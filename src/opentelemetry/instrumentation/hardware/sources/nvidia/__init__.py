@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
@@ -17,8 +17,6 @@ from opentelemetry.instrumentation.hardware.system.local import machine
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.settings import Config
-    from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
-    from opentelemetry.instrumentation.hardware.system.files import Files
 
 _GPUS = "/proc/driver/nvidia/gpus"
 
@@ -51,49 +49,26 @@ class Nvidia(AcceleratorSource):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Import the modules that read the devices, if there may be some."""
         if config.simulates(cls.name):
             import opentelemetry.instrumentation.hardware.sources.nvidia.simulated  # noqa: F401
         return super().prepare(config)
 
-    @classmethod
-    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether one of the signs is present, or GPUs are simulated."""
-        return config.simulates(cls.name) or super().has_sign(config, environ, files)
-
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield NVML, nvidia-smi, and the kernel's files of a Jetson."""
-        if self.context.config.simulates(self.name):
-            yield DriverChoice("the simulator", "", self._library)
-            return
-        yield DriverChoice("NVML", "nvml", self._library)
-        yield DriverChoice("nvidia-smi", "nvidia_smi", self._tool)
-        jetson = self._host().jetson
-        if jetson.paths():
-            yield DriverChoice("nvgpu", "", lambda: self._nvgpu(jetson))
-
-    def _library(self) -> AcceleratorDriver:
         from opentelemetry.instrumentation.hardware.sources.nvidia.driver import Library
-
-        return Library(self, self._host())
-
-    def _tool(self) -> AcceleratorDriver:
+        from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson, Nvgpu
         from opentelemetry.instrumentation.hardware.sources.nvidia.tool import NvidiaSmi
 
-        return NvidiaSmi(self, self._host())
-
-    def _nvgpu(self, jetson: Jetson) -> AcceleratorDriver:
-        from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Nvgpu
-
-        return Nvgpu(jetson)
-
-    def _host(self) -> Host:
-        from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
-
-        return Host(self._power(), Jetson(self.files), machine(self.context.drivers).total_memory)
+        jetson = Jetson(self.files)
+        host = Host(self._power(), jetson, machine(self.context.drivers).total_memory)
+        if self.context.config.simulates(self.name):
+            yield DriverChoice("the simulator", "", lambda: Library(self, host))
+            return
+        yield DriverChoice("NVML", "nvml", lambda: Library(self, host))
+        yield DriverChoice("nvidia-smi", "nvidia_smi", lambda: NvidiaSmi(self, host))
+        if jetson.paths():
+            yield DriverChoice("nvgpu", "", lambda: Nvgpu(jetson))
 
     def visibility(self) -> VisibilityRule:
-        """Return the rule for the variables of CUDA and of the container runtime."""
         return RULE
 
     def compute_files(self) -> Sequence[str]:
@@ -101,7 +76,6 @@ class Nvidia(AcceleratorSource):
         return ("/dev/nvidia-uvm",)
 
     def _power(self) -> RuntimePower:
-        """Return the runtime power state of all GPUs."""
         addresses: Sequence[str] = ()
         with suppress(OSError):
             names = self.files.names(_GPUS) if self.files else os.listdir(_GPUS)

@@ -12,6 +12,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.nvml import Nvml
@@ -19,20 +20,20 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Shar
 
 # Codes of a call that this device and driver do not support. It is not made again.
 NEVER: Final = (
-    n.NOT_SUPPORTED,
-    n.FUNCTION_NOT_FOUND,
-    n.DEPRECATED,
-    n.NO_PERMISSION,
-    n.INVALID_ARGUMENT,
-    n.ARGUMENT_VERSION,
+    codes.NOT_SUPPORTED,
+    codes.FUNCTION_NOT_FOUND,
+    codes.DEPRECATED,
+    codes.NO_PERMISSION,
+    codes.INVALID_ARGUMENT,
+    codes.ARGUMENT_VERSION,
 )
 
-NO_VALUE: Final = (n.NOT_FOUND, n.NO_DATA)  # codes of a call that has no value at the moment
+NO_VALUE: Final = (codes.NOT_FOUND, codes.NO_DATA)  # codes of a call that has no value at the moment
 
-LOST: Final = (n.LOST, n.RESET_REQUIRED)  # codes of a device that has failed
+LOST: Final = (codes.LOST, codes.RESET_REQUIRED)  # codes of a device that has failed
 
 # Codes of a library that has failed, for all devices.
-FATAL: Final = (n.UNINITIALIZED, n.DRIVER_NOT_LOADED, n.NO_LIBRARY, n.VERSION_MISMATCH)
+FATAL: Final = (codes.UNINITIALIZED, codes.DRIVER_NOT_LOADED, codes.NO_LIBRARY, codes.VERSION_MISMATCH)
 
 # What to do about a failed device, by prefix of the driver's text.
 REMEDIES: Final = {
@@ -44,7 +45,7 @@ REMEDIES: Final = {
 _MEMORY_V2: Final = 0x02000028
 
 # Codes of drivers that do not know that structure; the last one is that of some drivers in WSL.
-_NO_MEMORY_V2: Final = (n.FUNCTION_NOT_FOUND, n.ARGUMENT_VERSION, n.INVALID_ARGUMENT, n.UNKNOWN)
+_NO_MEMORY_V2: Final = (codes.FUNCTION_NOT_FOUND, codes.ARGUMENT_VERSION, codes.INVALID_ARGUMENT, codes.UNKNOWN)
 
 Values = Mapping[Field, object]
 
@@ -77,9 +78,7 @@ class NvmlDevice(Device):
     """A GPU or MIG instance. A subclass supplies the calls.
 
     Args:
-        nvml: The library.
         key: Its name in :class:`~.nvml.Nvml`: ``0``, or ``0/3`` for a MIG instance.
-        name: ``hw.name``.
     """
 
     remedies = REMEDIES
@@ -138,11 +137,9 @@ class NvmlDevice(Device):
         self._often, self._slow = self.read_calls()
 
     def read(self) -> Iterator[Point]:
-        """Yield the sampled values."""
         yield from self.points(self.values(self._often))
 
     def read_slow(self) -> Iterator[Point]:
-        """Yield limits, and values that are only needed for a collection."""
         yield from self.points(self.values(self._slow))
 
     def values(self, calls: list[Call]) -> dict[Field, object]:
@@ -186,17 +183,13 @@ class NvmlDevice(Device):
         if error.code in NEVER:
             calls.remove(call)
             return
-        if error.code == n.UNKNOWN:
-            self._check_presence()
+        if error.code == codes.UNKNOWN:  # the call failed, or the device is lost
+            self.nvml.forget(self.key)
+            try:
+                self.get("UUID")
+            except DriverError as failure:
+                raise DeviceFailed(failure.text) from None
         call.fail()
-
-    def _check_presence(self) -> None:
-        """Distinguish a device that is lost from a call that fails."""
-        self.nvml.forget(self.key)
-        try:
-            self.get("UUID")
-        except DriverError as error:
-            raise DeviceFailed(error.text) from None
 
     def field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
         """Return for each field 0 and its value, or NVML's code and text."""
@@ -213,7 +206,7 @@ class NvmlDevice(Device):
             if code in LOST:
                 raise DriverError(code, value)
             is_known = code or value >= 0
-            answers.append((code, value, *stamp) if is_known else (n.NO_DATA, "the driver has no value", *stamp))
+            answers.append((code, value, *stamp) if is_known else (codes.NO_DATA, "the driver has no value", *stamp))
         return answers
 
     # -- values that GPUs and MIG instances have in common
@@ -228,7 +221,7 @@ class NvmlDevice(Device):
             answer = self.get("MemoryInfo")
         used, total = answer["used"], answer["total"]
         if total == 0 or (used is not None and total is not None and used > total):
-            raise DriverError(n.NO_DATA, f"the driver reports {used} of {total} bytes in use")
+            raise DriverError(codes.NO_DATA, f"the driver reports {used} of {total} bytes in use")
         return {f.MEMORY_USED: used, f.MEMORY_TOTAL: total}
 
     def gpm(self, *instance: int) -> Values | None:

@@ -33,12 +33,10 @@ def fans(gpu: NvmlDevice) -> list[tuple[Device, list[Call]]]:
 
 
 def _fan(gpu: NvmlDevice, number: int) -> tuple[Device, list[Call]]:
-    fan = Device(f"{gpu.id}/fan{number}", f"{gpu.name} fan {number}", "fan", gpu.id)
-    fan.unsupported = gpu.unsupported
     calls = [Call(lambda: {f.FAN_RATIO: gpu.get("FanSpeed_v2", number)}, f.FAN_RATIO)]
     if number == 0:
         calls.append(Call(lambda: {f.FAN_SPEED: gpu.get("FanSpeedRPM")}, f.FAN_SPEED))
-    return fan, calls
+    return gpu.new_fan(number), calls
 
 
 def fabric_state(state: int, status: int, health: int) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -15,13 +17,20 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.components import com
 
 _MOST_FAILURES: Final = 5  # failures at the start after which a rate is integrated until a counter answers
 
+_SPAN_COUNTERS: Final = (c.HW_ENERGY, c.HW_GPU_TIME, c.HW_GPU_THROTTLE_TIME)
+
+# Seconds before the call from which a time stamp must be that of the update of the counter.
+_LEAST_AGE: Final = 0.002
+
+# Seconds. No counter is updated more seldom than once per second, so an older time stamp is wrong.
+_LARGEST_AGE: Final = 1.0
+
 
 class Counters:
     """The sampled fields of a GPU.
 
     Args:
         gpu: The GPU. Its ``counters`` are the series that it counts itself.
-        sampled: The fields.
 
     Attributes:
         powers: Milliwatts of components, and of the GPU at an instant, since this was cleared.
@@ -35,6 +44,8 @@ class Counters:
         self._late: set[Field] = set()
         self._moving: set[Series] = set()
         self._extra: dict[tuple[int, int], Device] = {}
+        self._of_spans = {at: field for at, field in sampled.items() if field.series.metric in _SPAN_COUNTERS}
+        self._has_stamps = False
         self.powers: dict[Device, object] = {}
 
     def identify(self, has_instant: bool) -> None:
@@ -75,6 +86,27 @@ class Counters:
                 self.powers[self._extra[at]] = value
             elif code in NEVER:
                 del self._extra[at]
+        return found
+
+    def read_for_spans(self) -> Values:
+        """Return the counters that spans need, and learn when that of energy was updated.
+
+        Raises:
+            DriverError: The call failed.
+        """
+        asked = time.time()
+        found: dict[Field, object] = {}
+        for field, (code, value, stamp) in zip(
+            self._of_spans.values(), self._gpu.stamped_values(tuple(self._of_spans))
+        ):
+            if not code and field.series in self._gpu.counters:
+                found[field] = value
+                if field.series.metric is c.HW_ENERGY:
+                    updated = stamp / 1e6
+                    # Some drivers give the time of the call instead.
+                    self._has_stamps |= asked - _LARGEST_AGE < updated < asked - _LEAST_AGE
+                    is_plausible = asked - _LARGEST_AGE < updated < asked + _LEAST_AGE
+                    self._gpu.updated = updated if self._has_stamps and is_plausible else None
         return found
 
     def _decide(self, answers: Sequence[Sequence[Any]]) -> None:

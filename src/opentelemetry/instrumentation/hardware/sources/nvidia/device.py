@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
@@ -15,15 +14,10 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
-from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
-    FATAL,
-    LOST,
-    Call,
-    NvmlDevice,
-    Values,
-)
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL, LOST, Call, NvmlDevice, Values
 from opentelemetry.instrumentation.hardware.sources.nvidia.components import component, fans
 from opentelemetry.instrumentation.hardware.sources.nvidia.counters import Counters
 from opentelemetry.instrumentation.hardware.sources.nvidia.health import RARELY, Health
@@ -34,13 +28,6 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shar
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 
 _ENERGY: Final = f.SAMPLED[83, 0]
-_SPAN_COUNTERS: Final = (c.HW_ENERGY, c.HW_GPU_TIME, c.HW_GPU_THROTTLE_TIME)
-
-# Seconds before the call from which a time stamp must be that of the update of the counter.
-_LEAST_AGE: Final = 0.002
-
-# Seconds. No counter is updated more seldom than once per second, so an older time stamp is wrong.
-_LARGEST_AGE: Final = 1.0
 
 _GENERAL_SAMPLES: Final = 1  # ``NVML_GPU_UTILIZATION_SAMPLES``
 
@@ -49,9 +36,7 @@ class Gpu(NvmlDevice):
     """A GPU.
 
     Args:
-        nvml: The library.
         name: Its name in :class:`~.nvml.Nvml`: ``0``.
-        host: What the host reports about the GPUs.
         config: The settings, which decide what is read on request only.
 
     Attributes:
@@ -78,22 +63,19 @@ class Gpu(NvmlDevice):
         self.counters = {field.series for field in self._sampled.values()}
         self._counted = Counters(self, self._sampled)
         self._newest_sample = -1
-        self._has_stamps = False
 
     # -- what it is
 
     def open(self) -> None:
-        """Identify the device, and read its limits."""
         super().open()
         if self.trouble:
             self.has_returned = self.xids is not None
 
     def identify(self) -> None:
-        """Read identity and facts."""
         uuid = str(self.get("UUID"))
         self.successor = uuid if self.facts and uuid != self.id else ""
         if self.successor:
-            raise DriverError(n.NOT_FOUND, f"{uuid} responds in its place")
+            raise DriverError(codes.NOT_FOUND, f"{uuid} responds in its place")
         self.set_id(uuid)
         limit = self.get_optional("EnforcedPowerLimit")
         self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
@@ -126,23 +108,47 @@ class Gpu(NvmlDevice):
         except DriverError as error:
             if error.code in (*LOST, *FATAL):
                 raise
-            return "integrated" if error.code == n.NOT_SUPPORTED else "discrete"
+            return "integrated" if error.code == codes.NOT_SUPPORTED else "discrete"
         return "discrete"
 
     def check_suspended(self) -> bool:
-        """Whether the GPU is suspended."""
         return self._host.power.is_suspended(self.address)
 
     # -- the calls
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """Return the calls of each reading, and of each slow reading.
-
-        For an integrated GPU, the host replaces some, and those for a PCIe link are left out.
-        """
-        often, slow = self._nvml_calls()
+        wants, counted = self._config.wants, self._counted
+        often = [
+            # First: its general utilization is that of the last resort.
+            Call(lambda: counted.compared(self.gpm()), *self.gpm_fields.values()),
+            Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
+            Call(self._samples),
+            Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL),
+            Call(self._temperature, f.TEMPERATURE),
+            Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
+            *(self._clock(domain) for domain in ("sm", "memory")),
+            Call(self._reasons, *f.REASONS.values()),
+            Call(counted.read, *self._sampled.values()),
+        ]
+        slow = [
+            *(self._engine(name) for name in f.ENGINES),
+            *(self._clock(domain) for domain in ("graphics", "video")),
+            Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
+            Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
+            *([Call(lambda: {f.JUNCTION: self.get("TemperatureV", 1)}, f.JUNCTION)] if self._has_junction else []),
+            Call(self._health.read, *self._health.fields),
+            *(self._rarely(field, name) for name, field in f.PCIE_NOW.items()),
+            *(self._limit(field, name) for name, field in f.PCIE_MAX.items()),
+            *([Call(self._volatile_errors, *f.VOLATILE_ERRORS)] if wants(c.HW_GPU_MEMORY_ERRORS) else []),
+            *([Call(self._bar1, *f.BAR1)] if any(wants(field.series.metric) for field in f.BAR1) else []),
+            self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
+            self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
+            *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
+            *(self._limit(field, "MaxClockInfo", number) for number, field in enumerate(f.CLOCK_LIMITS.values())),
+        ]
         if self.facts[c.GPU_TYPE] != "integrated":
             return often, slow
+        # The host replaces some calls of an integrated GPU, and those for a PCIe link are left out.
         files = self._host.jetson.paths()
         left_out = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL, *f.PCIE_LINK)}
         self.unsupported |= f.NO_PCIE_LINK
@@ -155,51 +161,9 @@ class Gpu(NvmlDevice):
         slow.append(Call(self._shared_memory, f.MEMORY_USED, f.MEMORY_TOTAL))
         return often, slow
 
-    def _nvml_calls(self) -> tuple[list[Call], list[Call]]:
-        return [
-            Call(
-                lambda: self._counted.compared(self.gpm()), *self.gpm_fields.values()
-            ),  # first: its general utilization is that of the last resort
-            Call(self._utilization, f.GENERAL, f.MEMORY_BUSY),
-            Call(self._samples),
-            Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL),
-            Call(self._temperature, f.TEMPERATURE),
-            Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
-            *(self._clock(domain) for domain in ("sm", "memory")),
-            Call(self._reasons, *f.REASONS.values()),
-            Call(self._counted.read, *self._sampled.values()),
-        ], [
-            *(self._engine(name) for name in f.ENGINES),
-            *(self._clock(domain) for domain in ("graphics", "video")),
-            Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
-            Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
-            *([Call(lambda: {f.JUNCTION: self.get("TemperatureV", 1)}, f.JUNCTION)] if self._has_junction else []),
-            Call(self._health.read, *self._health.fields),
-            *(self._rarely(field, name) for name, field in f.PCIE_NOW.items()),
-            *(self._limit(field, name) for name, field in f.PCIE_MAX.items()),
-            *([Call(self._volatile_errors, *f.VOLATILE_ERRORS)] if self._config.wants(c.HW_GPU_MEMORY_ERRORS) else []),
-            *([Call(self._bar1, f.BAR1_USED, f.BAR1_TOTAL)] if self._wants_bar1() else []),
-            self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
-            self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
-            *(self._limit(field, "TemperatureThreshold", number) for number, field in enumerate(f.THRESHOLDS)),
-            *(self._limit(field, "MaxClockInfo", number) for number, field in enumerate(f.CLOCK_LIMITS.values())),
-        ]
-
     @cached_property
     def _span_calls(self) -> tuple[list[Call], list[Call]]:
         """Return the calls for spans: those that are made ten times per second, and those once per second."""
-        counters = {number: field for number, field in self._sampled.items() if field.series.metric in _SPAN_COUNTERS}
-
-        def count() -> Values:
-            asked = time.time()
-            answers = [*zip(counters.values(), self.stamped_values(tuple(counters)))]
-            found: dict[Field, object] = {}
-            for field, (code, value, stamp) in answers:
-                if not code and field.series in self.counters:
-                    found[field] = value
-                    if field.series.metric is c.HW_ENERGY:
-                        self._note_update(stamp / 1e6, asked)
-            return found
 
         def power() -> Values:
             return {} if _ENERGY.series in self.counters else {f.POWER: self.get("PowerUsage")}
@@ -207,16 +171,10 @@ class Gpu(NvmlDevice):
         def busy() -> Values:
             return {f.GENERAL: self.get("UtilizationRates")["gpu"]}
 
-        return [Call(count), Call(power), Call(busy, f.GENERAL)], [
+        return [Call(self._counted.read_for_spans), Call(power), Call(busy, f.GENERAL)], [
             Call(lambda: {f.MEMORY_USED: self.memory()[f.MEMORY_USED]}, f.MEMORY_USED),
             Call(self._reasons, *f.REASONS.values()),
         ]
-
-    def _note_update(self, stamp: float, asked: float) -> None:
-        """Learn when the energy counter was updated. Some drivers give the time of the call instead."""
-        self._has_stamps |= asked - _LARGEST_AGE < stamp < asked - _LEAST_AGE
-        is_plausible = asked - _LARGEST_AGE < stamp < asked + _LEAST_AGE
-        self.updated = stamp if self._has_stamps and is_plausible else None
 
     def _limit(self, field: Field, name: str, *arguments: object) -> Call:
         """The call of a limit, which is read until it succeeds once."""
@@ -245,18 +203,15 @@ class Gpu(NvmlDevice):
             for kind, field in enumerate(f.VOLATILE_ERRORS)
         }
 
-    def _wants_bar1(self) -> bool:
-        return self._config.wants(c.HW_GPU_BAR1_USAGE) or self._config.wants(c.HW_GPU_BAR1_LIMIT)
-
     def _bar1(self) -> Values:
         answer = self.get("BAR1MemoryInfo")
-        return {f.BAR1_USED: answer["bar1Used"], f.BAR1_TOTAL: answer["bar1Total"]}
+        return dict(zip(f.BAR1, (answer["bar1Used"], answer["bar1Total"])))
 
     def _temperature(self) -> Values:
         try:
             return {f.TEMPERATURE: self.get("Temperature", 0)}
         except DriverError as error:
-            if error.code not in (n.FUNCTION_NOT_FOUND, n.DEPRECATED):
+            if error.code not in (codes.FUNCTION_NOT_FOUND, codes.DEPRECATED):
                 raise
             return {f.TEMPERATURE: self.get("TemperatureV", 0)}  # since 13.0 the call to use
 
@@ -294,24 +249,21 @@ class Gpu(NvmlDevice):
         try:
             bits = self.get("CurrentClocksEventReasons")
         except DriverError as error:
-            if error.code != n.FUNCTION_NOT_FOUND:
+            if error.code != codes.FUNCTION_NOT_FOUND:
                 raise
             bits = self.get("CurrentClocksThrottleReasons")  # its name before 535
         return {field: int(bool(bits & bit)) for bit, field in f.REASONS.items()}
 
     def read(self) -> Iterator[Point]:
-        """Yield the sampled values, and the power of components."""
         self._counted.powers.clear()
         yield from super().read()
         for device, milliwatts in self._counted.powers.items():
             yield from device.points({f.POWER_INSTANT if device is self else f.POWER: milliwatts})
 
     def read_energy(self) -> Iterator[Point]:
-        """Yield energy and busy time."""
         return self.points(self.values(self._span_calls[0]))
 
     def read_memory(self) -> Iterator[Point]:
-        """Yield used memory and throttling."""
         return self.points(self.values(self._span_calls[1]))
 
     def read_slow(self) -> Iterator[Point]:
@@ -331,17 +283,15 @@ class Gpu(NvmlDevice):
     # -- parts
 
     def find_parts(self) -> None:
-        """Find the MIG instances that exist now."""
         if not self.is_divided or self.trouble:
             return
+        self.unsupported.pop("MIG instances", None)
         try:
             self.parts = instances(self)
         except DriverError as error:
             if error.code in FATAL:
                 raise
             self.unsupported["MIG instances"] = error.text
-        else:
-            self.unsupported.pop("MIG instances", None)
 
 
 def _mode(flag: int | None) -> str | None:

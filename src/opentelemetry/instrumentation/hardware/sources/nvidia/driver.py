@@ -23,6 +23,7 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL, NvmlDevice
@@ -36,11 +37,11 @@ _LOG = logging.getLogger(__name__)
 
 # Codes after which this process cannot use the library any more, and what to do.
 _PERMANENT: Final = {
-    n.NO_PERMISSION: "this user needs to read and write /dev/nvidiactl and the GPUs' files, /dev/nvidia0 and so on",
-    n.DRIVER_NOT_LOADED: "modprobe nvidia; a container needs to be started with the GPUs (docker run --gpus all)",
-    n.NO_LIBRARY: "",
-    n.FUNCTION_NOT_FOUND: "",
-    n.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine, or recreate the container",
+    codes.NO_PERMISSION: "this user needs to read and write /dev/nvidiactl and the GPUs' files, /dev/nvidia0 and so on",
+    codes.DRIVER_NOT_LOADED: "modprobe nvidia; a container needs to be started with the GPUs (docker run --gpus all)",
+    codes.NO_LIBRARY: "",
+    codes.FUNCTION_NOT_FOUND: "",
+    codes.VERSION_MISMATCH: "the driver was exchanged while it ran: restart the machine, or recreate the container",
 }
 
 # The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default.
@@ -56,10 +57,6 @@ _BROKEN_LISTS: Final = ((535, 43), (535, 86))
 
 class Library(AcceleratorDriver):
     """NVML in this process.
-
-    Args:
-        source: The source, with the settings, the selection and the observed program.
-        host: What the host reports about the GPUs.
 
     Raises:
         Unavailable: This process cannot use the library.
@@ -107,7 +104,6 @@ class Library(AcceleratorDriver):
         return gpu
 
     def devices(self) -> Sequence[Gpu]:
-        """Return the GPUs, with the MIG instances that exist now."""
         known = {gpu.id for gpu in self.gpus}
         for index, gpu in enumerate(self.gpus):
             if gpu.trouble and gpu.successor and gpu.successor not in known:
@@ -120,7 +116,6 @@ class Library(AcceleratorDriver):
         return self.gpus
 
     def sample(self) -> bool:
-        """Read the critical events."""
         self._take_events()
         return False
 
@@ -175,7 +170,6 @@ class Library(AcceleratorDriver):
     # -- processes
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
-        """Yield memory and utilization of each GPU, or MIG instance, that the observed program uses."""
         if self._has_broken_lists:
             for gpu in self.gpus:
                 gpu.unsupported[f.PROCESS_MEMORY.series] = (
@@ -208,7 +202,6 @@ class Library(AcceleratorDriver):
         return None if percents is None else {pid: percent[0] / 100 for pid, percent in percents.items()}
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
-        """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""
         for gpu in self.gpus:
             if gpu.trouble or gpu.check_suspended():
                 continue
@@ -216,15 +209,12 @@ class Library(AcceleratorDriver):
             with suppress(DriverError):
                 mode = _MODES.get(self.nvml.get(gpu.key, "ComputeMode"), "")
             for device in gpu.parts.values() or (gpu,):
-                yield device, Occupancy(self._computing(device.key), mode)
-
-    def _computing(self, key: str) -> set[int] | None:
-        if self._has_broken_lists:
-            return None
-        try:
-            return {pid for kind in self._lists if kind != "Graphics" for pid, _ in self.nvml.processes(key, kind)}
-        except DriverError:
-            return None
+                pids = None
+                with suppress(DriverError):
+                    if not self._has_broken_lists:
+                        lists = [self.nvml.processes(device.key, kind) for kind in self._lists if kind != "Graphics"]
+                        pids = {pid for listed in lists for pid, _ in listed}
+                yield device, Occupancy(pids, mode)
 
     def close(self) -> None:
         """Release the library. While it is open, the GPUs cannot be reset."""

@@ -58,8 +58,7 @@ NO_PCIE_LINK: Final[dict[Series | str, str]] = {
     field.series: "an integrated GPU has no PCIe link" for field in PCIE_LINK
 }
 
-BAR1_USED: Final = Field(c.HW_GPU_BAR1_USAGE)
-BAR1_TOTAL: Final = Field(c.HW_GPU_BAR1_LIMIT)
+BAR1: Final = (Field(c.HW_GPU_BAR1_USAGE), Field(c.HW_GPU_BAR1_LIMIT))
 PERFORMANCE_STATE: Final = Field(c.HW_GPU_PERFORMANCE_STATE)
 FAN_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO, unit="%")
 FAN_SPEED: Final = Field(c.HW_FAN_SPEED, unit="RPM")

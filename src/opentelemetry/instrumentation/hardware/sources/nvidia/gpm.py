@@ -59,7 +59,6 @@ class GpmSamples:
         return self._values
 
     def free(self) -> None:
-        """Free the samples."""
         for sample in (self._older, self._newer):
             with suppress(self._binding.NVMLError):
                 self._binding.nvmlGpmSampleFree(sample)

@@ -9,8 +9,8 @@ from typing import Any, Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     FATAL,
     LOST,
@@ -27,7 +27,7 @@ RARELY: Final = 6
 _MOST_LINKS: Final = 128  # maximum links of a GPU
 
 # The answer of a field of each link if the GPU has none, in the words of NVML.
-_NO_LINK: Final = (n.NOT_SUPPORTED, "Not Supported")
+_NO_LINK: Final = (codes.NOT_SUPPORTED, "Not Supported")
 
 
 class Health:
@@ -73,7 +73,14 @@ class Health:
         ids = (*self._often, *self._rarely) if is_full else self._often
         self._answers.update(zip(ids, self._gpu.field_values(ids)))
         if is_full:
-            self._read_structures()
+            for name, (version, flags) in f.REPAIRS.items():
+                words = self._structure(name, version)
+                if words:
+                    self._is_flagged[name] = any(words[flag] for flag in flags)
+            words = self._structure(*f.FABRIC)
+            if words:
+                *_cluster, status, _clique, state, health = words
+                self.fabric = fabric_state(state & 0xFF, status, health)  # the state is a byte
         self._turn += 1
         code, action = self._answers.get(f.RECOVERY, (1, 0))
         if not code and action != self._action:
@@ -138,16 +145,6 @@ class Health:
             if failed[0] not in (*NEVER, *NO_VALUE):
                 break
         return failed
-
-    def _read_structures(self) -> None:
-        for name, (version, flags) in f.REPAIRS.items():
-            words = self._structure(name, version)
-            if words:
-                self._is_flagged[name] = any(words[flag] for flag in flags)
-        words = self._structure(*f.FABRIC)
-        if words:
-            *_cluster, status, _clique, state, health = words
-            self.fabric = fabric_state(state & 0xFF, status, health)  # the state is a byte
 
     def _structure(self, name: str, version: int) -> list[int]:
         """Return a structure as words of 32 bits; empty if it has no value, and for good if it is not supported."""

@@ -34,11 +34,7 @@ _MODEL: Final = "/sys/firmware/devicetree/base/model"
 
 
 class Jetson:
-    """The files of the GPU. They are searched at the first use.
-
-    Args:
-        files: The kernel's files; None if the system is not Linux.
-    """
+    """The files of the GPU. They are searched at the first use."""
 
     def __init__(self, files: Files | None) -> None:
         self._files = files
@@ -73,7 +69,6 @@ class Jetson:
         return {field: text for field, text in found.items() if text}
 
     def model(self) -> str:
-        """Return the model of the board."""
         return read_text(self._files, _MODEL).rstrip("\0") if self._files else ""
 
 
@@ -102,11 +97,6 @@ class _Gpu(Device):
         self.state = "ok"
 
     def read(self) -> Iterator[Point]:
-        """Yield all values.
-
-        Raises:
-            DeviceFailed: No file can be read.
-        """
         values = self._jetson.values()
         if not values:
             raise DeviceFailed(f"{next(iter(self._jetson.paths().values()))} cannot be read")
@@ -118,19 +108,13 @@ class _Gpu(Device):
 
 
 class Nvgpu(AcceleratorDriver):
-    """The files of nvgpu alone, on a Jetson without NVML.
-
-    Args:
-        jetson: The files.
-    """
+    """The files of nvgpu alone, on a Jetson without NVML."""
 
     def __init__(self, jetson: Jetson) -> None:
         self._gpus = [_Gpu(jetson)]
 
     def devices(self) -> Sequence[Device]:
-        """Return the only GPU."""
         return self._gpus
 
     def unsupported(self) -> Iterator[str]:
-        """Yield what is missing."""
         yield "hw.gpu.memory.*, hw.power, process.gpu.*: the kernel driver nvgpu has no files for them"

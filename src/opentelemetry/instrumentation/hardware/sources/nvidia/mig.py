@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import Call, NvmlDevice, Values
 
 
@@ -24,38 +25,29 @@ class MigInstance(NvmlDevice):
         self.gpm_fields = whole.gpm_fields
 
     def identify(self) -> None:
-        """Read identity and facts."""
         self.set_id(str(self.get("UUID")))
         self._instance = int(self.get("GpuInstanceId"))
-        self.aliases = self._aliases()
+        self.aliases = ()
+        with suppress(DriverError):  # the name that CUDA uses for it before driver 470
+            self.aliases = (f"MIG-{self._whole.id}/{self._instance}/{self.get('ComputeInstanceId')}",)
         self.address = self._whole.address
         name = self.get_optional("Name")
         self.facts = {**self._whole.facts, **({c.HW_MODEL: name} if name else {}), c.GPU_TYPE: "partition"}
 
-    def _aliases(self) -> tuple[str, ...]:
-        """Return the name that CUDA uses for it before driver 470."""
-        try:
-            return (f"MIG-{self._whole.id}/{self._instance}/{self.get('ComputeInstanceId')}",)
-        except DriverError:
-            return ()
-
     def read_calls(self) -> tuple[list[Call], list[Call]]:
-        """Return the calls for memory and GPM."""
         return [Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL), Call(self._gpm, *self.gpm_fields.values())], []
 
     def _gpm(self) -> Values | None:
         """Return the values of its GPU instance, unless that is shared with other compute instances."""
         others = [part for part in self._whole.parts.values() if part is not self]
         if any(isinstance(part, MigInstance) and part._instance == self._instance for part in others):
-            raise DriverError(n.NO_DATA, "the compute instances of one GPU instance are counted as one")
+            raise DriverError(codes.NO_DATA, "the compute instances of one GPU instance are counted as one")
         return self.gpm(self._instance)
 
     def check_suspended(self) -> bool:
-        """Whether the GPU is suspended."""
         return self._whole.check_suspended()
 
     def exists(self) -> bool:
-        """Whether the instance still exists in its slot."""
         return bool(self._often) and self.get_optional("UUID") == self.id
 
     def read(self) -> Iterator[Point]:

@@ -8,41 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.shared_library import load
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
+from opentelemetry.instrumentation.hardware.sources.nvidia.binding import Binding
 from opentelemetry.instrumentation.hardware.sources.nvidia.gpm import GpmSamples
-
-UNINITIALIZED: Final = 1
-INVALID_ARGUMENT: Final = 2
-NOT_SUPPORTED: Final = 3
-NO_PERMISSION: Final = 4
-NOT_FOUND: Final = 6
-INSUFFICIENT_SIZE: Final = 7
-DRIVER_NOT_LOADED: Final = 9
-TIMEOUT: Final = 10
-NO_LIBRARY: Final = 12
-FUNCTION_NOT_FOUND: Final = 13
-LOST: Final = 15
-RESET_REQUIRED: Final = 16
-VERSION_MISMATCH: Final = 18
-NO_DATA: Final = 21
-ARGUMENT_VERSION: Final = 25
-DEPRECATED: Final = 26
-UNKNOWN: Final = 999
 
 XID: Final = 8  # ``nvmlEventTypeXidCriticalError``
 
 # NVML_VOLATILE_ECC, NVML_MEMORY_LOCATION_DEVICE_MEMORY
 VOLATILE_ECC: Final = 0
 DEVICE_MEMORY: Final = 2
-
-_LIBRARY: Final = "libnvidia-ml.so.1"
 
 _ABSENT = (0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF)  # NVML's "not available", as a number of 32 or 64 bits
 
@@ -62,104 +41,21 @@ _ROOMS = (64, 1024, 16384)
 
 _GPUS, _SLOTS = 256, 64  # maximum GPUs of a machine and MIG instances of a GPU
 
-# Where the library is in WSL and its containers (the driver store of Windows), on Google's GKE, and on NixOS.
-_FOLDERS = (
-    ("/usr/lib/wsl/lib", ""),
-    ("/usr/lib/wsl/drivers", "*/"),
-    ("/usr/local/nvidia/lib64", ""),
-    ("/run/opengl-driver/lib", ""),
-)
+# Codes of a slot that is empty, or of another container.
+_NO_INSTANCE = (codes.NOT_FOUND, codes.INVALID_ARGUMENT, codes.NO_PERMISSION)
 
 Fields: TypeAlias = "tuple[tuple[int, int], ...]"  # pairs of a field and its scope
 
 
-def _libraries() -> Iterator[Path]:
-    """Return the libraries in folders that the system's loader may not search."""
-    for folder, pattern in _FOLDERS:
-        yield from sorted(Path(folder).glob(f"{pattern}libnvidia-ml.so.1"))
-
-
-class Nvml:
-    """The library, initialized. One thread uses it.
-
-    Args:
-        path: Of the library; "" to let the system's loader find it, or else look into the folders of containers.
-
-    Raises:
-        DriverError: The library cannot be loaded or initialized.
-    """
+class Nvml(Binding):
+    """The library, initialized. One thread uses it."""
 
     def __init__(self, path: str = "") -> None:
-        try:
-            import pynvml
-        except ImportError as error:
-            raise DriverError(NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
-        self._binding = pynvml
-        self._missing: set[tuple[object, ...]] = set()
+        super().__init__(path)
         self._handles: dict[str, Any] = {}
         self._gpm: dict[str, GpmSamples] = {}
         self._events: Any = None
         self._registered: dict[int | None, str] = {}
-        if path or (pynvml.nvmlLib is None and sys.platform.startswith("linux")):
-            self._load(path)
-        try:
-            with self._errors():
-                pynvml.nvmlInit()
-        except DriverError as error:
-            elsewhere = [] if path or error.code != NO_LIBRARY else [*map(str, _libraries())]
-            if not elsewhere:
-                raise
-            self._load(elsewhere[0])
-            with self._errors():
-                pynvml.nvmlInit()
-
-    def _load(self, path: str) -> None:
-        """Load the library for the binding, which would hold the interpreter lock meanwhile."""
-        try:
-            library = load(path or _LIBRARY, "nvmlInitWithFlags", "nvmlShutdown")
-            if self._binding.nvmlLib is None:
-                self._binding.nvmlLib = library
-        except TimeoutError as error:
-            raise DriverError(TIMEOUT, str(error)) from None
-        except OSError as error:
-            if path or isinstance(error, ChildProcessError):
-                raise DriverError(NO_LIBRARY, str(error)) from None
-            # else it is not found, and the binding has a text for that
-
-    def _check(self, code: int) -> None:
-        if code:
-            raise DriverError(code, self._text(code))
-
-    def _text(self, code: int) -> str:
-        """The text of an error code.
-
-        For a code that is newer than the binding, ``str(error)`` would add the text to a table of the binding, and
-        nvitop, imported later, would end the program because there is no class for that code.
-        """
-        error = self._binding.NVMLError(code)
-        if type(error) is not self._binding.NVMLError:
-            return str(error)
-        try:
-            text = self._binding.nvmlErrorString(code)
-        except self._binding.NVMLError:
-            return f"NVML reports error {code}"
-        return text.decode(errors="replace") if isinstance(text, bytes) else str(text)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        """Raise errors of the binding as DriverError."""
-        try:
-            yield
-        except self._binding.NVMLError as error:
-            raise DriverError(error.value, self._text(error.value)) from None
-
-    def _raw(self, name: str) -> Callable[..., int]:
-        """Return a function of the library, for calls that the binding would make twice."""
-        try:
-            function: Callable[..., int] = getattr(self._binding.nvmlLib, name)
-        except AttributeError:
-            raise DriverError(FUNCTION_NOT_FOUND, f"the driver has no {name}") from None
-        return function
 
     def _handle(self, device: str) -> Any:
         handle = self._handles.get(device)
@@ -189,7 +85,6 @@ class Nvml:
         return self._plain(self._call(f"nvmlSystemGet{name}"))
 
     def count(self) -> int:
-        """Return the number of GPUs."""
         return min(int(self._call("nvmlDeviceGetCount")), _GPUS)
 
     def get(self, device: str, name: str, *arguments: object) -> Any:
@@ -199,19 +94,8 @@ class Nvml:
         """
         answer = self._plain(self._call(f"nvmlDeviceGet{name}", self._handle(device), *arguments))
         if answer is None:
-            raise DriverError(NO_DATA, "the driver has no value")
+            raise DriverError(codes.NO_DATA, "the driver has no value")
         return answer
-
-    def _call(self, name: str, *arguments: object) -> Any:
-        function, form = getattr(self._binding, name, None), (name, *arguments[1:])
-        if function is None or form in self._missing:
-            raise DriverError(FUNCTION_NOT_FOUND, self._text(FUNCTION_NOT_FOUND))
-        try:
-            return function(*arguments)
-        except self._binding.NVMLError as error:
-            if error.value == FUNCTION_NOT_FOUND:  # the binding would search it again, under a lock that a fork copies
-                self._missing.add(form)
-            raise DriverError(error.value, self._text(error.value)) from None
 
     def _plain(self, answer: Any) -> Any:
         if isinstance(answer, (int, float)):
@@ -231,13 +115,13 @@ class Nvml:
 
     def stamped_fields(self, device: str, ids: Fields) -> Sequence[Sequence[Any]]:
         """Return the same, and the time stamps of the values in microseconds since the epoch."""
-        asked = b"".join([_FIELD.pack(field, scope, 0, 0, 0, NOT_SUPPORTED, b"") for field, scope in ids])
+        asked = b"".join([_FIELD.pack(field, scope, 0, 0, 0, codes.NOT_SUPPORTED, b"") for field, scope in ids])
         values = ctypes.create_string_buffer(asked, len(asked))
         self._check(self._raw("nvmlDeviceGetFieldValues")(self._handle(device), len(ids), values))
         found: list[Sequence[Any]] = []
         for _, _, stamp, _, kind, code, value in _FIELD.iter_unpack(values):
             number = None if code else _number(kind, value)
-            failed = code or (NO_DATA if number is None else 0)
+            failed = code or (codes.NO_DATA if number is None else 0)
             found.append((failed, self._text(failed) if failed else number, stamp))
         return found
 
@@ -267,7 +151,7 @@ class Nvml:
             try:
                 return self._processes(device, f"nvmlDeviceGet{kind}RunningProcesses{version}", version)
             except DriverError as error:
-                if error.code != FUNCTION_NOT_FOUND or not version:
+                if error.code != codes.FUNCTION_NOT_FOUND or not version:
                     raise
         raise AssertionError  # the last version was asked
 
@@ -289,7 +173,7 @@ class Nvml:
         for most in _ROOMS:
             count, room = ctypes.c_uint(most), (form * most)()
             code = ask(ctypes.byref(count), room)
-            if code != INSUFFICIENT_SIZE:
+            if code != codes.INSUFFICIENT_SIZE:
                 break
         self._check(code)
         return [tuple(getattr(each, name) for name, _ in form._fields_) for each in room[: count.value]]
@@ -303,7 +187,7 @@ class Nvml:
             try:
                 self._handle(name)
             except DriverError as error:
-                if error.code not in (NOT_FOUND, INVALID_ARGUMENT, NO_PERMISSION):  # empty, or of another container
+                if error.code not in _NO_INSTANCE:
                     raise
             else:
                 found.append(slot)
@@ -330,7 +214,7 @@ class Nvml:
         if samples is None:
             with self._errors():
                 if not self._binding.nvmlGpmQueryDeviceSupport(whole).isSupportedDevice:
-                    raise DriverError(NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
+                    raise DriverError(codes.NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
                 samples = self._gpm[device] = GpmSamples(self._binding, ids)
         with self._errors():
             answers = samples.compare(whole, instance)
@@ -366,7 +250,7 @@ class Nvml:
                 with self._errors():
                     event = self._binding.nvmlEventSetWait_v2(self._events, 0)
             except DriverError as error:
-                if error.code == TIMEOUT:
+                if error.code == codes.TIMEOUT:
                     break
                 raise
             if event.eventType == XID:

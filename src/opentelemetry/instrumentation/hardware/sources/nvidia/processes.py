@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.sources.nvidia.fields import (
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    PROCESS_MEMORY,
-    PROCESS_UTILIZATION,
-)
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 
 Users = Mapping[int, "int | None"]  # by PID the bytes in use; None if the driver does not report them
 
@@ -26,9 +21,9 @@ def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Fie
         shares: Utilization by process; None if unknown. A process that is missing used nothing.
     """
     sizes = [size for pid in own if (size := users[pid]) is not None]
-    found: dict[Field, object] = {PROCESS_MEMORY: sum(sizes)} if sizes else {}
+    found: dict[Field, object] = {f.PROCESS_MEMORY: sum(sizes)} if sizes else {}
     if shares is not None:
-        for column, field in enumerate(PROCESS_UTILIZATION):
+        for column, field in enumerate(f.PROCESS_UTILIZATION):
             found[field] = min(100.0, sum(shares[pid][column] for pid in own if pid in shares))
     return found
 
@@ -40,7 +35,7 @@ def shared_memory(users: Users, total: int | None) -> dict[Field, object]:
     one of them is.
     """
     sizes = [size for size in users.values() if size is not None]
-    return {MEMORY_USED: sum(sizes) if len(sizes) == len(users) else None, MEMORY_TOTAL: total}
+    return {f.MEMORY_USED: sum(sizes) if len(sizes) == len(users) else None, f.MEMORY_TOTAL: total}
 
 
 def mean_shares(samples: Sequence[Sequence[int]]) -> Shares:

@@ -8,9 +8,12 @@ from typing import Any, Final
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.simulator.cards import Card
 from opentelemetry.instrumentation.hardware.simulator.machine import Gpu, Machine
+from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 
 _MIB: Final = 1 << 20
+
+_NOT_SUPPORTED: Final = (codes.NOT_SUPPORTED, "Not Supported")
 
 _ALL_LINKS: Final = 0xFFFFFFFF
 
@@ -51,12 +54,7 @@ _PROFILED: Final[dict[int, Callable[[dict[str, float]], float]]] = {
 
 
 class SimulatedNvml:
-    """The library on a simulated machine. Its methods are those of :class:`.nvml.Nvml`.
-
-    Args:
-        machine: The machine.
-        pid: The program that uses the GPUs.
-    """
+    """The library on a simulated machine. Its methods are those of :class:`.nvml.Nvml`."""
 
     def __init__(self, machine: Machine, pid: int) -> None:
         self._machine = machine
@@ -68,23 +66,20 @@ class SimulatedNvml:
 
     def _gpu(self, device: str) -> Gpu:
         if "/" in device:
-            raise DriverError(n.NOT_FOUND, "Not Found")
+            raise DriverError(codes.NOT_FOUND, "Not Found")
         self._machine.advance()
         gpu = self._machine.gpus[int(device)]
         if gpu.load.is_lost:
-            raise DriverError(n.LOST, "GPU is lost")
+            raise DriverError(codes.LOST, "GPU is lost")
         return gpu
 
     def system(self, name: str) -> Any:
-        """Return a fact of the driver."""
         return _answer(_SYSTEM, name)
 
     def count(self) -> int:
-        """Return the number of GPUs."""
         return len(self._machine.gpus)
 
     def get(self, device: str, name: str, *arguments: object) -> Any:
-        """Return the answer of ``nvmlDeviceGet<name>``."""
         gpu = self._gpu(device)
         if name == "ClockInfo":
             return _clock(gpu, int(str(arguments[0])))
@@ -95,7 +90,6 @@ class SimulatedNvml:
         return _answer(_of_card(gpu) | _of_state(gpu), name)
 
     def fields(self, device: str, ids: n.Fields) -> Sequence[Sequence[Any]]:
-        """Return the answer of ``nvmlDeviceGetFieldValues``."""
         return [answer[:2] for answer in self.stamped_fields(device, ids)]
 
     def stamped_fields(self, device: str, ids: n.Fields) -> Sequence[Sequence[Any]]:
@@ -104,32 +98,29 @@ class SimulatedNvml:
         found: list[Sequence[Any]] = []
         for each in ids:
             value = _field(gpu, each)
-            found.append((n.NOT_SUPPORTED, "Not Supported", stamp) if value is None else (0, value, stamp))
+            found.append((*_NOT_SUPPORTED, stamp) if value is None else (0, value, stamp))
         return found
 
     def structure(self, device: str, name: str, version: int) -> list[int]:
         """Return a structure of zeros: nothing needs a repair."""
         self._gpu(device)
         if name == "GpuFabricInfoV":
-            raise DriverError(n.NOT_SUPPORTED, "Not Supported")
+            raise DriverError(*_NOT_SUPPORTED)
         return [version] + [0] * ((version & 0xFFFFFF) // 4 - 1)
 
     def samples(self, device: str, kind: int, since: int) -> Sequence[Any]:
-        """Return the percents of utilization since a time in microseconds."""
         if kind != 1:
-            raise DriverError(n.NOT_SUPPORTED, "Not Supported")
+            raise DriverError(*_NOT_SUPPORTED)
         gpu, start = self._gpu(device), self._machine.start
         newer = [(int(1e6 * (start + at)), round(100 * share)) for at, share in gpu.samples]
         newer = [(at, percent) for at, percent in newer if at > since]
         return max((at for at, _ in newer), default=since), [percent for _, percent in newer]
 
     def processes(self, device: str, kind: str) -> list[Sequence[Any]]:
-        """Return the program and its bytes, while it holds the GPU."""
         gpu = self._gpu(device)
         return [(self._pid, _used(gpu))] if gpu.load.memory and kind == "Compute" else []
 
     def shares(self, device: str, since: int) -> list[Sequence[int]]:
-        """Return the use by the program."""
         gpu, now = self._gpu(device), int(1e6 * self._machine.updated)
         if not gpu.load.memory or now <= since:
             return []
@@ -148,7 +139,7 @@ class SimulatedNvml:
         del instance
         gpu = self._gpu(device)
         if not gpu.card.has_profiling:
-            raise DriverError(n.NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
+            raise DriverError(codes.NOT_SUPPORTED, "GPM needs a Hopper GPU or a newer one")
         now = {**gpu.work, "sent": gpu.sent, "received": gpu.received, "linked": gpu.linked}
         time, before = self._before.setdefault(device, (self._machine.elapsed, now))
         elapsed = self._machine.elapsed - time
@@ -158,19 +149,16 @@ class SimulatedNvml:
         mean = self._means.get(device)
         if mean is None:
             return None
-        return [(0, _PROFILED[each](mean)) if each in _PROFILED else (n.NOT_SUPPORTED, "Not Supported") for each in ids]
+        return [(0, _PROFILED[each](mean)) if each in _PROFILED else _NOT_SUPPORTED for each in ids]
 
     def listen(self, devices: Sequence[str]) -> list[str]:
-        """Register for critical events."""
         self._listening += [device for device in devices if device not in self._listening]
         return [*self._listening]
 
     def deafen(self) -> None:
-        """Drop all registrations."""
         self._listening.clear()
 
     def events(self) -> list[Sequence[Any]]:
-        """Return device and number of each critical event since the previous call."""
         self._machine.advance()
         found: list[Sequence[Any]] = []
         for gpu in self._machine.gpus:
@@ -188,7 +176,7 @@ class SimulatedNvml:
 
 def _answer(answers: dict[str, Any], name: str) -> Any:
     if name not in answers:
-        raise DriverError(n.NOT_SUPPORTED, "Not Supported")
+        raise DriverError(*_NOT_SUPPORTED)
     return answers[name]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -20,7 +19,6 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import REMEDIES
@@ -29,13 +27,17 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory, usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     LOST,
+    NOT_REPORTED,
     TOOL,
     UNKNOWN,
     Document,
     clean,
     fact,
+    instance_ids,
     integer,
     pci_address,
+    plausible,
+    processes,
     run,
     texts,
 )
@@ -46,8 +48,6 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 MIN_INTERVAL: Final = 10.0
 
 _REASONS: Final = {field.series for field in f.XML_REASONS}
-
-_NOT_REPORTED: Final = "nvidia-smi does not report it"
 
 
 class SmiDevice(Device):
@@ -69,41 +69,11 @@ class SmiDevice(Device):
 
     def value(self, field: Field, spellings: Sequence[str]) -> object:
         """Return the first plausible value of a field; else None, with the reason in :attr:`unsupported`."""
-        reason = _NOT_REPORTED
-        for spelling in spellings:
-            path, *others = re.split(" (?=[+-] )", spelling)
-            try:
-                value: object = self._text(path)
-                for other in others:
-                    sign, _, path = other.partition(" ")
-                    value = number(value) + (1 if sign == "+" else -1) * number(self._text(path))
-                field.value(value)
-            except KeyError:
-                continue
-            except ValueError as error:
-                reason = str(error)
-            else:
-                return value
-        self.unsupported[field.series] = reason
-        return None
-
-    def _text(self, path: str) -> str:
-        """Return a text; if it is missing, the text of an enclosing element, such as ``N/A``.
-
-        Raises:
-            KeyError: Both are missing.
-        """
-        if path == "performance_state":
-            return re.sub("^P(?=[0-9])", "", self.texts[path])
-        if path == "gpu_recovery_action":
-            return f.XML_ACTIONS.get(self.texts[path], self.texts[path])
-        around = path
-        while around not in self.texts and "/" in around:
-            around = around.rpartition("/")[0]
-        text = self.texts[around]
-        if around != path:
-            raise ValueError(f"the driver reports {text!r}")
-        return text
+        try:
+            return plausible(self.texts, field, spellings)
+        except ValueError as error:
+            self.unsupported[field.series] = str(error)
+            return None
 
     def values(self, table: Mapping[Field, Sequence[str]]) -> dict[Field, object]:
         """Return all plausible values of a table. Used memory is not plausible without a total."""
@@ -128,7 +98,6 @@ class SmiInstance(SmiDevice):
         self.address = gpu.address
 
     def read(self) -> Iterator[Point]:
-        """Yield the memory of the instance."""
         values = self.values({field: f.XML[field] for field in (f.XML_TOTAL, f.XML_USED)})
         self.unsupported.clear()  # its GPU has the same elements
         yield from self.points(values)
@@ -144,7 +113,7 @@ class SmiGpu(SmiDevice):
         super().__init__(id, f"GPU {index}", index)
         self.is_unidentified = id == f"gpu{index}"
         self.aliases = () if self.is_unidentified else cuda_aliases(id)
-        self._fan = Device(f"{id}/fan0", f"{self.name} fan 0", "fan", id)
+        self._fan = self.new_fan(0)
         self._fabric = component(self, "fabric", "network")
         self._components = {name: component(self, name, name) for name in f.XML_SCOPES}
         self._fields = f.XML | f.XML_VOLATILE_ERRORS if wants_errors else f.XML
@@ -170,24 +139,22 @@ class SmiGpu(SmiDevice):
             c.GPU_CUDA_VERSION: cuda,
         }
         self.facts = {name: value for name, value in facts.items() if value} | {c.GPU_INDEX: self.index}
-        self.state = "degraded" if self._is_degraded() else "ok"
+        is_pending = any(words.get(path) == "Yes" for path in f.XML_DEGRADED)
+        self.state = "degraded" if is_pending or fact(words.get("gpu_recovery_action", "")) else "ok"
         self._fabric.state = "" if self._lost else self._fabric_state()
         self.parts = {} if self._lost else dict(self._instances(element))
         self.is_divided = bool(self.parts) or words.get("mig_mode/current_mig") == "Enabled"
         self._take_users(element)
         if not (self._is_decided or self._lost):
             self._is_decided = True
-            self.counters = {field.series for field in f.XML_REASONS if self._counter(field) is not None}
+            counters = {field: paths for field, paths in f.XML.items() if field.series in _REASONS}
+            self.counters = {field.series for field, paths in counters.items() if self.value(field, paths) is not None}
 
     def _type(self) -> str:
         """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
         whole = self.texts.get("fb_memory_usage")
         texts = [self.texts.get(f"fb_memory_usage/{part}", whole) for part in ("total", "used")]
         return "integrated" if all(text in ("N/A", "Not Supported") for text in texts) else "discrete"
-
-    def _is_degraded(self) -> bool:
-        action = fact(self.texts.get("gpu_recovery_action", ""))
-        return bool(action) or any(self.texts.get(path) == "Yes" for path in f.XML_DEGRADED)
 
     def _fabric_state(self) -> str:
         """Return the state of the NVLink fabric by the rules of :func:`~.components.fabric_state`."""
@@ -203,7 +170,7 @@ class SmiGpu(SmiDevice):
             slot = integer(words.get("index", ""))
             if slot is None:
                 continue
-            ids = integer(words.get("gpu_instance_id", "")), integer(words.get("compute_instance_id", ""))
+            ids = instance_ids(words)
             uuid = fact(words.get("uuid", ""), "MIG-[0-9a-fA-F/GPU-]{4,100}") or f"{self.id}/{ids[0]}/{ids[1]}"
             part = self.parts.get(slot)
             if part is None or part.id != uuid:
@@ -214,35 +181,19 @@ class SmiGpu(SmiDevice):
 
     def _take_users(self, element: Element) -> None:
         """Store the processes of the GPU, or of its instances."""
-        processes = element.find("processes")
-        self._has_processes = processes is not None and clean(processes.text or "") in ("", "None")
+        listed = element.find("processes")
+        self._has_processes = listed is not None and clean(listed.text or "") in ("", "None")
         for device in (self, *self.parts.values()):
             device.users, device.computing = {}, set()
         instances = {part.ids: part for part in self.parts.values()}
-        for each in () if self._lost else element.iter("process_info"):
-            words = texts(each)
-            pid = integer(words.get("pid", ""))
-            ids = integer(words.get("gpu_instance_id", "")), integer(words.get("compute_instance_id", ""))
+        for pid, ids, size, computes in () if self._lost else processes(element):
             user_of = instances.get(ids) if instances else self
-            if pid and user_of is not None:
-                try:
-                    user_of.users[pid] = int(number(words.get("used_memory", ""), "MiB")) << 20
-                except ValueError:
-                    user_of.users[pid] = None
-                if "C" in words.get("type", ""):  # C, C+G, M+C
+            if user_of is not None:
+                user_of.users[pid] = size
+                if computes:
                     user_of.computing.add(pid)
 
-    def _counter(self, field: Field) -> object:
-        """Return the value of the counter with the same series."""
-        counter = next((each for each in f.XML if each.series == field.series), None)
-        return None if counter is None else self.value(counter, f.XML[counter])
-
     def read(self) -> Iterator[Point]:
-        """Yield all values of the newest document.
-
-        Raises:
-            DeviceFailed: The GPU is lost.
-        """
         self.unsupported.clear()
         found = self.values(self._fields)
         if self._lost or (not found and UNKNOWN in self.texts.values()):
@@ -254,33 +205,26 @@ class SmiGpu(SmiDevice):
                 reasons[field] = int(text == "Active")
         for field in [field for field in found if field.series in _REASONS - self.counters]:
             del found[field]  # a counter that was missing at first
+        host: dict[Field, object] = {}
         if self.facts[c.GPU_TYPE] == "integrated":
             found = {field: value for field, value in found.items() if field not in f.PCIE_LINK}
             self.unsupported |= f.NO_PCIE_LINK
+            memory = shared_memory(self.users, self._host.total_memory()) if self._has_processes else {}
+            host = self._host.jetson.values() | {field: size for field, size in memory.items() if size is not None}
         fan = found.pop(f.FAN_RATIO, None)
-        yield from self.points({**self._of_the_host(), **reasons, **found})
+        yield from self.points({**host, **reasons, **found})
         if fan is not None:
             yield from self._fan.points({f.FAN_RATIO: fan})
         for name, paths in f.XML_SCOPES.items():
-            plausible = (path for path in paths if f.XML_POWER.is_plausible(self.texts.get(path)))
-            path = next(plausible, "")
+            path = next((path for path in paths if f.XML_POWER.is_plausible(self.texts.get(path))), "")
             if path:
                 yield from self._components[name].points({f.XML_POWER: self.texts[path]})
         for series in [key for key in self.unsupported if isinstance(key, Series) and key.metric.opt_in]:
             del self.unsupported[series]
-        self.unsupported.update((field.series, _NOT_REPORTED) for field in f.NOT_IN_XML)
-        self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = _NOT_REPORTED
-
-    def _of_the_host(self) -> dict[Field, object]:
-        """Return what the host reports of an integrated GPU."""
-        if self.facts[c.GPU_TYPE] != "integrated":
-            return {}
-        memory = shared_memory(self.users, self._host.total_memory()) if self._has_processes else {}
-        known = {field: value for field, value in memory.items() if value is not None}
-        return {**self._host.jetson.values(), **known}
+        self.unsupported.update((field.series, NOT_REPORTED) for field in f.NOT_IN_XML)
+        self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = NOT_REPORTED
 
     def identity_points(self) -> Iterator[Point]:
-        """Yield info, and the status of the GPU and of its fabric."""
         yield from super().identity_points()
         yield from self._fabric.identity_points()
 
@@ -291,10 +235,6 @@ class SmiGpu(SmiDevice):
 
 class NvidiaSmi(AcceleratorDriver):
     """The tool.
-
-    Args:
-        source: The source, with the settings, the selection and the observed program.
-        host: What the host reports about the GPUs.
 
     Raises:
         Unavailable: The tool is not installed, or finds no driver or no GPU.
@@ -322,9 +262,9 @@ class NvidiaSmi(AcceleratorDriver):
             gpu = self._gpus.setdefault(uuid, SmiGpu(uuid, index, self._host, wants_errors))
             gpu.update(element, document.driver, document.cuda)
             self._listed.append(gpu)
+        self._units = [unit for gpu in self._listed for unit in gpu.parts.values() or (gpu,)]
 
     def devices(self) -> Sequence[SmiGpu]:
-        """Return the GPUs of the newest document."""
         return self._listed
 
     def sample(self) -> bool:
@@ -335,23 +275,17 @@ class NvidiaSmi(AcceleratorDriver):
         return True
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
-        """Yield the memory of each GPU or MIG instance that the observed program uses."""
         selection = self._source.selection
-        devices = [device for gpu in self._listed for device in gpu.parts.values() or (gpu,)]
-        program_pids = program.among(pid for device in devices for pid in device.users)
-        for device in devices:
+        program_pids = program.among(pid for device in self._units for pid in device.users)
+        for device in self._units:
             own = program_pids & device.users.keys()
             if own and (selection.by_use or device.id in selection):
                 yield device, usage(device.users, own)
 
     def holders(self) -> Iterator[tuple[Device, Holders]]:
-        """Yield the processes that use each GPU or MIG instance."""
-        for gpu in self._listed:
-            for device in gpu.parts.values() or (gpu,):
-                yield device, device.users
+        return ((device, device.users) for device in self._units)
 
     def occupancy(self) -> Iterator[tuple[Device, Occupancy]]:
-        """Yield the compute processes and the compute mode of each GPU, or of its MIG instances."""
         for gpu in self._listed:
             mode = gpu.texts.get("compute_mode", "").upper()
             for device in gpu.parts.values() or (gpu,):

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
 
 TOOL: Final = Tool(
@@ -31,6 +35,8 @@ _UNAVAILABLE: Final = {6: "", 9: "modprobe nvidia", 12: "install NVIDIA's driver
 LOST: Final = ("GPU is lost", "GPU requires reset")  # texts in place of the values of a failed device
 
 UNKNOWN: Final = "Unknown Error"
+
+NOT_REPORTED: Final = "nvidia-smi does not report it"
 
 _NOT_A_FACT: Final = frozenset(
     text.casefold()
@@ -154,6 +160,72 @@ def texts(element: Element, prefix: str = "") -> dict[str, str]:
             for below, each in texts(child, f"{path}/").items():
                 found.setdefault(below, each)
     return found
+
+
+def plausible(words: Mapping[str, str], field: Field, spellings: Sequence[str]) -> object:
+    """Return the first plausible value of a field.
+
+    Args:
+        words: Texts by path.
+        field: The field.
+        spellings: Paths, or sums and differences of paths.
+
+    Raises:
+        ValueError: There is none; the text has the reason.
+    """
+    reason = NOT_REPORTED
+    for spelling in spellings:
+        path, *others = re.split(" (?=[+-] )", spelling)
+        try:
+            value: object = _text(words, path)
+            for other in others:
+                sign, _, path = other.partition(" ")
+                value = number(value) + (1 if sign == "+" else -1) * number(_text(words, path))
+            field.value(value)
+        except KeyError:
+            continue
+        except ValueError as error:
+            reason = str(error)
+        else:
+            return value
+    raise ValueError(reason)
+
+
+def _text(words: Mapping[str, str], path: str) -> str:
+    """Return the text with a path.
+
+    Raises:
+        KeyError: It is missing, and so are the elements around it.
+        ValueError: An element around it has a text in place of its values, such as ``N/A``.
+    """
+    if path == "performance_state":
+        return re.sub("^P(?=[0-9])", "", words[path])
+    if path == "gpu_recovery_action":
+        return f.XML_ACTIONS.get(words[path], words[path])
+    around = path
+    while around not in words and "/" in around:
+        around = around.rpartition("/")[0]
+    text = words[around]
+    if around != path:
+        raise ValueError(f"the driver reports {text!r}")
+    return text
+
+
+def instance_ids(words: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Return the numbers of GPU instance and compute instance, of a MIG instance or of a process that uses one."""
+    return integer(words.get("gpu_instance_id", "")), integer(words.get("compute_instance_id", ""))
+
+
+def processes(gpu: Element) -> Iterator[tuple[int, tuple[int | None, int | None], int | None, bool]]:
+    """Yield for each process its PID, :func:`instance_ids`, the bytes in use, and whether it computes."""
+    for each in gpu.iter("process_info"):
+        words = texts(each)
+        pid = integer(words.get("pid", ""))
+        size = None
+        with suppress(ValueError):
+            size = int(number(words.get("used_memory", ""), "MiB")) << 20
+        if pid:
+            yield pid, instance_ids(words), size, "C" in words.get("type", "")  # C, C+G, M+C
 
 
 def clean(text: str) -> str:
