@@ -12,15 +12,8 @@ from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspen
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, describe, read_files
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point
+from opentelemetry.instrumentation.hardware.sources.amd import fields as f
 from opentelemetry.instrumentation.hardware.sources.amd import sysfs
-from opentelemetry.instrumentation.hardware.sources.amd.fields import (
-    ENERGY,
-    FAN_METRICS,
-    GPU_METRICS,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    UTILIZATION,
-)
 from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
 from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
@@ -40,10 +33,8 @@ class Gpu(Device):
         self.backoff = Backoff(1, 32)  # reading a GPU that is gone costs nothing: retry at the next reading
 
     def identify(self, unique: str) -> None:
-        """Set ``hw.id``."""
         self.id = unique
-        self.fan = Device(f"{unique}/fan0", f"{self.name} fan 0", "fan", unique)
-        self.fan.unsupported = self.unsupported
+        self.fan = self.new_fan(0)
 
     def identify_if_awake(self) -> bool:
         """Whether ``hw.id`` is known; reads it if the GPU is awake."""
@@ -56,8 +47,8 @@ class Gpu(Device):
         """
         own, fan = dict[Field, object](), dict[Field, object]()
         for field, value in values.items():
-            if field.series != ENERGY.series or ENERGY.series in self.counters:
-                (fan if field.series.metric in FAN_METRICS else own)[field] = value
+            if field.series != f.ENERGY.series or f.ENERGY.series in self.counters:
+                (fan if field.series.metric in f.FAN_METRICS else own)[field] = value
         yield from self.points(own)
         yield from self.fan.points(fan)
 
@@ -78,12 +69,6 @@ class Identification(NamedTuple):
 
 class SysfsGpu(Gpu):
     """A GPU, read from the files of amdgpu.
-
-    Args:
-        files: Reads the files.
-        card: The card.
-        index: Its index in the order of PCI addresses.
-        shared: The data that all GPUs share.
 
     Attributes:
         folder: Its folder in sysfs.
@@ -109,11 +94,9 @@ class SysfsGpu(Gpu):
 
     @property
     def selection_id(self) -> str:
-        """The address."""
         return self.address
 
     def check_suspended(self) -> bool:
-        """Whether the GPU is suspended. Reading ``runtime_status`` does not wake it."""
         return is_suspended(self._files, self.folder)
 
     # -- identity
@@ -125,7 +108,6 @@ class SysfsGpu(Gpu):
         self.is_unidentified = not (names or self._is_identified)
 
     def identify_if_awake(self) -> bool:
-        """Whether ``hw.id`` is known; reads it if the GPU is awake."""
         if not self._is_identified and not self.check_suspended():
             unique = chip_number(read_text(self._files, f"{self.folder}/unique_id"))
             is_free = unique and unique not in self._shared.taken  # two dies of one board may have the same number
@@ -138,18 +120,13 @@ class SysfsGpu(Gpu):
     # -- the files that it has
 
     def open(self) -> None:
-        """Find its files.
-
-        Raises:
-            DeviceFailed: The GPU is gone.
-        """
         try:
             self._often, self._slow, self._ras = sysfs.find_files(self._files, self.folder)
         except OSError as error:
             raise DeviceFailed(describe(error)) from None
         self._metrics = GpuMetrics() if self._files.exists(f"{self.folder}/gpu_metrics") else None
         if self._counts_energy():
-            self.counters.add(ENERGY.series)
+            self.counters.add(f.ENERGY.series)
         self._total = None
         self._autosuspend = autosuspend_delay(self._files, self.folder)
         if not self.facts:
@@ -172,11 +149,6 @@ class SysfsGpu(Gpu):
     # -- readings
 
     def read(self) -> Iterator[Point]:
-        """Read about ten files.
-
-        Raises:
-            DeviceFailed: No file can be read.
-        """
         if not self.identify_if_awake():  # it has been suspended a moment ago
             return
         if not self._is_open:
@@ -185,15 +157,15 @@ class SysfsGpu(Gpu):
         if not values:
             errors = [self.unsupported[file.field.series] for file in self._often]
             raise DeviceFailed(errors[-1] if errors else "it has none of the expected files")
-        is_idle = values.get(UTILIZATION, b"0\n") == b"0\n"
+        is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
         self.idle_interval = self._autosuspend if is_idle else 0.0
         if self._total is None:  # it is read once
-            self._total = File(f"{self.folder}/mem_info_vram_total", MEMORY_TOTAL).read_plausible(self._files)
-        if self._total is None and MEMORY_USED in values:
-            del values[MEMORY_USED]
-            self.unsupported[MEMORY_USED.series] = "the size of the memory cannot be read"
-        elif MEMORY_USED in values:
-            values[MEMORY_TOTAL] = self._total
+            self._total = File(f"{self.folder}/mem_info_vram_total", f.MEMORY_TOTAL).read_plausible(self._files)
+        if self._total is None and f.MEMORY_USED in values:
+            del values[f.MEMORY_USED]
+            self.unsupported[f.MEMORY_USED.series] = "the size of the memory cannot be read"
+        elif f.MEMORY_USED in values:
+            values[f.MEMORY_TOTAL] = self._total
         yield from self.points_with_fan({**values, **self._gpu_metrics()})
 
     def _gpu_metrics(self) -> Mapping[Field, object]:
@@ -205,10 +177,9 @@ class SysfsGpu(Gpu):
             self.unsupported["gpu_metrics"] = describe(error) if isinstance(error, OSError) else str(error)
             return {}
         self.unsupported.pop("gpu_metrics", None)
-        return {GPU_METRICS[name]: value for name, value in values.items()}
+        return {f.GPU_METRICS[name]: value for name, value in values.items()}
 
     def read_slow(self) -> Iterator[Point]:
-        """Read limits, voltages, errors and the fan."""
         if not self._is_open:
             return
         yield from self.points_with_fan(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.driver import Holders, Occupancy, Usage
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, UTILIZATION, Clients, memory
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
@@ -25,21 +25,26 @@ _QUEUES = (
 )
 
 
-class Processes:
-    """Reads what the observed program uses of the GPUs.
+class RocmDriver(AcceleratorDriver):
+    """A driver of GPUs whose processes are those of ROCm and of the Direct Rendering Manager.
 
-    Args:
-        files: Reads the files.
-        topology: ROCm's numbers of the GPUs, and its processes.
+    Attributes:
+        gpus: The GPUs.
     """
+
+    gpus: Sequence[Gpu]
 
     def __init__(self, files: Files, topology: Topology) -> None:
         self._topology = topology
         self._clients = Clients(files, (DRIVER,))
         self._uses_queues = False
 
-    def usage(self, program: ProcessTree, gpus: Sequence[Gpu]) -> Iterator[Usage]:
+    def devices(self) -> Sequence[Gpu]:
+        return self.gpus
+
+    def usage(self, program: ProcessTree) -> Iterator[Usage]:
         """Yield the memory of each GPU, and its utilization since the previous call."""
+        gpus = self.gpus
         cards = self._topology.cards([gpu.address for gpu in gpus])
         allocated: dict[str, int] = {}
         for pid in program.among(self._topology.pids()) if program.on_host and cards else ():
@@ -61,8 +66,9 @@ class Processes:
                     values[UTILIZATION[task]] = share
             yield gpu, values
 
-    def holders(self, gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, Holders]]:
+    def holders(self) -> Iterator[tuple[Gpu, Holders]]:
         """Yield the processes of ROCm, also those of other users and containers, with their memory of each GPU."""
+        gpus = self.gpus
         cards = self._topology.cards([gpu.address for gpu in gpus])
         sizes: dict[str, dict[int, int | None]] = {gpu.address: {} for gpu in gpus}
         for pid in self._topology.pids():
@@ -72,12 +78,9 @@ class Processes:
             if gpu.address in cards.values():
                 yield gpu, sizes[gpu.address]
 
-    def occupancy(self, gpus: Sequence[Gpu]) -> Iterator[tuple[Gpu, Occupancy]]:
-        """Yield the processes of ROCm, also those of other users and containers, that have memory of each GPU."""
-        for gpu, sizes in self.holders(gpus):
-            yield gpu, Occupancy(sizes.keys())
+    def occupancy(self) -> Iterator[tuple[Gpu, Occupancy]]:
+        return ((gpu, Occupancy(sizes.keys())) for gpu, sizes in self.holders())
 
     def unsupported(self) -> Iterator[str]:
-        """Yield sentences about missing metrics."""
         if self._uses_queues:
             yield _QUEUES

@@ -7,22 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, fact, hwmon_folder
+from opentelemetry.instrumentation.hardware.sources.amd import fields as f
 from opentelemetry.instrumentation.hardware.sources.amd import gpu_metrics
-from opentelemetry.instrumentation.hardware.sources.amd.fields import (
-    HWMON,
-    HWMON_SLOW,
-    POWER,
-    POWER_INSTANT,
-    RAS,
-    RAS_BLOCKS,
-    SYSFS,
-    SYSFS_SLOW,
-)
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_or_empty, read_text
 
 # Files with the names of models, of libdrm and of ROCm's copy of it.
@@ -54,15 +46,13 @@ def model_names(files: Files) -> dict[str, str]:
 
 
 def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str | int]:
-    """The attributes of ``hw.gpu.info`` that the files of a card have.
-
-    Args:
-        files: Reads the files.
-        card: The card.
-        models: See :func:`model_names`.
-    """
+    """The attributes of ``hw.gpu.info`` that the files of a card have."""
     folder, device = card.folder, card.device
     revision = (read_text(files, f"{folder}/revision") or "0x0").upper()[2:].zfill(2)
+    kind = None
+    with suppress(OSError, ValueError):
+        form, _ = gpu_metrics.revision(files.read(f"{folder}/gpu_metrics"))
+        kind = "integrated" if form > 1 or device in _MI300A else "discrete"
     known = {
         c.HW_VENDOR: "AMD",
         c.HW_MODEL: fact(files, f"{folder}/product_name", ".{1,100}")
@@ -70,17 +60,9 @@ def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str 
         c.HW_SERIAL_NUMBER: fact(files, f"{folder}/serial_number", "(?!0+$|N/A$|unknown$)[0-9A-Za-z-]{1,64}"),
         c.HW_FIRMWARE_VERSION: fact(files, f"{folder}/vbios_version", "[0-9A-Za-z._-]{1,64}"),
         c.PCI_BDF: card.address,
-        c.GPU_TYPE: _gpu_type(files, card),
+        c.GPU_TYPE: kind,
     }
     return {name: value for name, value in known.items() if value is not None}
-
-
-def _gpu_type(files: Files, card: Card) -> str | None:
-    try:
-        form, _ = gpu_metrics.revision(files.read(f"{card.folder}/gpu_metrics"))
-    except (OSError, ValueError):
-        return None
-    return "integrated" if form > 1 or card.device in _MI300A else "discrete"
 
 
 # -- values
@@ -93,8 +75,8 @@ def error_counts(files: Files, path: str) -> dict[Field, int]:
         OSError: The file cannot be read.
     """
     found = re.findall(rb"^(ue|ce|de): ?([0-9]{1,18})$", files.read(path), re.MULTILINE)
-    prefix = RAS_BLOCKS.get(path.rpartition("/")[2].removesuffix("_err_count"), "chip_")
-    return {RAS[prefix, _ERROR_KINDS[kind]]: int(count) for kind, count in found}
+    prefix = f.RAS_BLOCKS.get(path.rpartition("/")[2].removesuffix("_err_count"), "chip_")
+    return {f.RAS[prefix, _ERROR_KINDS[kind]]: int(count) for kind, count in found}
 
 
 def find_files(files: Files, folder: str) -> tuple[list[File], list[File], list[str]]:
@@ -104,10 +86,10 @@ def find_files(files: Files, folder: str) -> tuple[list[File], list[File], list[
         OSError: The card is gone.
     """
     present = frozenset(files.names(folder))
-    often = [File(f"{folder}/{name}", field) for name, field in SYSFS.items() if name in present]
+    often = [File(f"{folder}/{name}", field) for name, field in f.SYSFS.items() if name in present]
     slow = [
         File(f"{folder}/{name}", field, highest_clock if name.startswith("pp_dpm") else None)
-        for name, field in SYSFS_SLOW.items()
+        for name, field in f.SYSFS_SLOW.items()
         if name in present
     ]
     hwmon = hwmon_folder(files, folder, ("amdgpu",))
@@ -125,13 +107,13 @@ def _find_sensors(files: Files, folder: str, often: list[File], slow: list[File]
     for name in present:
         sensor, _, kind = name.partition("_")
         labelled = f"{labels.get(f'{sensor}_label')}_{kind}"
-        for table, found in ((HWMON, often), (HWMON_SLOW, slow)):
+        for table, found in ((f.HWMON, often), (f.HWMON_SLOW, slow)):
             field = table.get(labelled) or table.get(name)
             if field is not None:
                 found.append(File(f"{folder}/{name}", field))
-    power = [File(f"{folder}/{name}", POWER) for name in ("power1_average", "power1_input") if name in present]
+    power = [File(f"{folder}/{name}", f.POWER) for name in ("power1_average", "power1_input") if name in present]
     often += ([file for file in power if file.read_plausible(files) is not None] or power)[:1]
-    slow += [File(file.path, POWER_INSTANT) for file in power[1:] if file.read_plausible(files) is not None]
+    slow += [File(file.path, f.POWER_INSTANT) for file in power[1:] if file.read_plausible(files) is not None]
     top = read_text(files, f"{folder}/pwm1_max") if "pwm1_max" in present else "255"
     if "pwm1" in present and top.isdecimal() and 0 < int(top) < 1 << 16:
         slow.append(File(f"{folder}/pwm1", Field(c.HW_FAN_SPEED_RATIO, unit=(1, int(top)), most=1)))

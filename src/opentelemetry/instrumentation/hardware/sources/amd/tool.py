@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
+from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.amd.fields import ENERGY
-from opentelemetry.instrumentation.hardware.sources.amd.processes import Processes
+from opentelemetry.instrumentation.hardware.sources.amd.processes import RocmDriver
 from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     GpuOutput,
     Texts,
@@ -23,16 +22,16 @@ from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     parse_rocm_smi,
     rocm_smi_gpus,
 )
-from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
-from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
+from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology, chip_number
+from opentelemetry.instrumentation.hardware.system.files import Files
 
-AMD_SMI_TOOL: Final = Tool(
+AMD_SMI: Final = Tool(
     "amd-smi",
     folders=("/opt/rocm/bin", "/usr/bin"),
     environment=("ROCM_PATH", "ROCM_HOME", "ROCM_SMI_LIB_PATH"),
     fix="it is part of ROCm",
 )
-ROCM_SMI_TOOL: Final = AMD_SMI_TOOL._replace(name="rocm-smi", fix="it is part of ROCm, and Debian's package rocm-smi")
+ROCM_SMI: Final = AMD_SMI._replace(name="rocm-smi", fix="it is part of ROCm, and Debian's package rocm-smi")
 
 # ``-a`` prints everything, in old versions without the size of the memory.
 ROCM_SMI_ARGUMENTS: Final = ("-a", "--showmeminfo", "vram", "--json")
@@ -47,10 +46,7 @@ class ToolGpu(Gpu):
     """A GPU in the output of a tool.
 
     Args:
-        index: Its index in the order of PCI addresses.
         unique: ``hw.id``.
-        output: The first output that lists it.
-        tool: Name of the tool.
 
     Attributes:
         output: The newest output; None if the GPU is not in it.
@@ -77,11 +73,6 @@ class ToolGpu(Gpu):
             self.counters.add(ENERGY.series)
 
     def read(self) -> Iterator[Point]:
-        """Yield the values of the newest run.
-
-        Raises:
-            DeviceFailed: The newest run does not list the GPU.
-        """
         if self.output is None:
             raise DeviceFailed(f"{self._tool} does not list it any more")
         self.state = "ok"
@@ -89,12 +80,8 @@ class ToolGpu(Gpu):
         yield from self.points_with_fan(self.output.values)
 
 
-class ToolDriver(AcceleratorDriver):
+class ToolDriver(RocmDriver):
     """The GPUs that a tool lists.
-
-    Args:
-        command: Runs the tool.
-        processes: Reads what the observed program uses.
 
     Raises:
         Unavailable: The tool is missing, or lists no GPU.
@@ -105,9 +92,9 @@ class ToolDriver(AcceleratorDriver):
     name: ClassVar[str]
     min_interval = MIN_INTERVAL
 
-    def __init__(self, command: Command, processes: Processes) -> None:
+    def __init__(self, files: Files, topology: Topology, command: Command) -> None:
+        super().__init__(files, topology)
         self._command = command
-        self._processes = processes
         self._gpus: dict[tuple[str, int], ToolGpu] = {}
         self._is_fresh = True
         self._update(self.outputs())
@@ -143,10 +130,7 @@ class ToolDriver(AcceleratorDriver):
                 unique = next(name for name in names if name and name not in taken)
                 taken.add(unique)
                 self._gpus[key] = ToolGpu(len(self._gpus), unique, output, self.name)
-
-    def devices(self) -> Sequence[ToolGpu]:
-        """The GPUs that have been listed."""
-        return [*self._gpus.values()]
+        self.gpus = [*self._gpus.values()]
 
     def sample(self) -> bool:
         """Run the tool, unless it has just been opened."""
@@ -155,32 +139,15 @@ class ToolDriver(AcceleratorDriver):
             self._update(self.outputs())
         return is_stale
 
-    def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        """Yield the usage of each GPU by the observed program."""
-        return self._processes.usage(program, self.devices())
-
-    def holders(self) -> Iterable[tuple[Device, Holders]]:
-        """Yield the processes of ROCm that use each GPU, with their memory."""
-        return self._processes.holders(self.devices())
-
-    def occupancy(self) -> Iterable[tuple[Device, Occupancy]]:
-        """Yield the processes of ROCm that use each GPU."""
-        return self._processes.occupancy(self.devices())
-
-    def unsupported(self) -> Iterable[str]:
-        """Yield sentences about missing process metrics."""
-        return self._processes.unsupported()
-
 
 class AmdSmi(ToolDriver):
     """``amd-smi``. Facts and limits are read when the list of GPUs changes; some versions cannot print them."""
 
-    name = AMD_SMI_TOOL.name
+    name = AMD_SMI.name
     _numbers: Sequence[int] | None = None
     _static: Mapping[int, Texts] = {}
 
     def outputs(self) -> list[GpuOutput]:
-        """Run the tool."""
         metric = parse_amd_smi(self.run("metric", "--json"))
         if [*metric] != self._numbers:
             try:
@@ -195,8 +162,7 @@ class AmdSmi(ToolDriver):
 class RocmSmi(ToolDriver):
     """``rocm-smi``."""
 
-    name = ROCM_SMI_TOOL.name
+    name = ROCM_SMI.name
 
     def outputs(self) -> list[GpuOutput]:
-        """Run the tool."""
         return rocm_smi_gpus(parse_rocm_smi(self.run(*ROCM_SMI_ARGUMENTS)))

@@ -13,15 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENERATIONS
 from opentelemetry.instrumentation.hardware.model import Series
-from opentelemetry.instrumentation.hardware.sources.amd.fields import (
-    AMD_SMI,
-    AMD_SMI_FACTS,
-    ENERGY,
-    FACTS,
-    RAS_BLOCKS,
-    ROCM_SMI,
-    ROCM_SMI_FACTS,
-)
+from opentelemetry.instrumentation.hardware.sources.amd import fields as f
 
 _ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupported", "not supported", "not specified"})
 
@@ -132,7 +124,7 @@ def _error_counts(texts: Texts) -> Mapping[str, str]:
         section, _, rest = path.partition("/")
         block, _, kind = rest.partition("/")
         if section == "ecc_blocks" and re.fullmatch("[0-9]{1,18}", text):
-            name = f"errors/{RAS_BLOCKS.get(block.lower(), 'chip_')}{kind}"
+            name = f"errors/{f.RAS_BLOCKS.get(block.lower(), 'chip_')}{kind}"
             counts[name] = counts.get(name, 0) + int(text)
     unavailable = {"errors": texts["ecc_blocks"]} if "ecc_blocks" in texts else {}
     return {**unavailable, **{name: str(count) for name, count in counts.items()}}
@@ -144,14 +136,14 @@ def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> li
     for number, values in metric.items():
         printed = {**static.get(number, {}), **values, **_error_counts(values)}
         texts = gpus[number] = {path.lower(): text for path, text in printed.items()}  # some versions print GFX_0
-        for path in AMD_SMI:  # a section that is missing as a whole is printed as "usage": "N/A"
+        for path in f.AMD_SMI:  # a section that is missing as a whole is printed as "usage": "N/A"
             section = texts.get(path.partition("/")[0], "0")
             if path not in texts and section.lower() in _ABSENT:
                 texts[path] = section
         speed = re.fullmatch("([0-9]{1,3}(?:\\.[0-9]+)?) ?GT/s", texts.get("pcie/speed", ""))
         if speed and float(speed[1]) in PCIE_GENERATIONS:
             texts["pcie/generation"] = str(PCIE_GENERATIONS[float(speed[1])])
-    return _gpus(gpus, AMD_SMI, AMD_SMI_FACTS)
+    return _gpus(gpus, f.AMD_SMI, f.AMD_SMI_FACTS)
 
 
 # -- rocm-smi
@@ -186,7 +178,7 @@ def rocm_smi_gpus(cards: Mapping[int, Texts]) -> list[GpuOutput]:
         number: {key: text for key, text in texts.items() if key != _PERCENT or not sizes <= texts.keys()}
         for number, texts in cards.items()
     }
-    return _gpus(gpus, ROCM_SMI, ROCM_SMI_FACTS)
+    return _gpus(gpus, f.ROCM_SMI, f.ROCM_SMI_FACTS)
 
 
 # -- both
@@ -198,7 +190,7 @@ def _gpus(
     """The GPUs in an output. Those without any known field, as partitions are, are left out."""
     outputs = []
     for number, texts in gpus.items():
-        facts = {name: fact for name in keys for fact in _facts(texts, keys[name], FACTS[name])[:1]}
+        facts = {name: fact for name in keys for fact in _facts(texts, keys[name], f.FACTS[name])[:1]}
         values: dict[Series, tuple[Field, str]] = {}
         for key, field in fields.items():
             known = values.get(field.series)
@@ -207,9 +199,9 @@ def _gpus(
             ):
                 values[field.series] = field, texts[key]
         unsupported: dict[Series | str, str] = {}
-        if ENERGY.series in values and not _counts_energy(facts):
-            del values[ENERGY.series]
-            unsupported[ENERGY.series] = "this model counts in an unknown unit, and the counter wraps within minutes"
+        if f.ENERGY.series in values and not _counts_energy(facts):
+            del values[f.ENERGY.series]
+            unsupported[f.ENERGY.series] = "this model counts in an unknown unit, and the counter wraps within minutes"
         if values or unsupported:
             address = facts.get("address", "").lower()
             outputs.append(GpuOutput(number, address, facts, dict(values.values()), unsupported, texts))
