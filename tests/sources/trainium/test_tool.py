@@ -22,9 +22,10 @@ from tests.support.wandb import row
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import cli
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.streaming import period_for
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.trainium.report import parse
-from opentelemetry.instrumentation.hardware.sources.trainium.tool import configuration, configured_period, period_for
+from opentelemetry.instrumentation.hardware.sources.trainium.tool import configuration, configured_period
 
 pytestmark = pytest.mark.usefixtures("no_child_is_left")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the Neuron driver is for Linux")

@@ -27,16 +27,13 @@ class Apple(AcceleratorSource):
 
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether this is a Mac."""
         del config, environ, files
         return sys.platform == "darwin"
 
     def is_present(self) -> bool:
-        """Whether the machine is a Mac."""
         return bool(self.context.drivers.python_module("platform").call("system") == "Darwin")
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield the tools, those with a path in the settings first."""
         from opentelemetry.instrumentation.hardware.sources.apple.driver import (
             IOREG,
             MACMON,

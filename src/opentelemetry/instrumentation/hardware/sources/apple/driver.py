@@ -80,7 +80,6 @@ class AppleDriver(AcceleratorDriver):
         return len(self._parts) > count
 
     def devices(self) -> Sequence[Part]:
-        """Return the parts that have been reported."""
         return [*self._parts.values()]
 
     def sample(self) -> bool:
@@ -110,7 +109,6 @@ class Stats(AppleDriver):
         super().__init__(self.read())
 
     def read(self) -> Output:
-        """Run the tool."""
         try:
             return parse_stats(self._command.run(["--json"], _TIMEOUT).stdout)
         except ValueError:
@@ -127,7 +125,6 @@ class Ioreg(AppleDriver):
         super().__init__(self.read())
 
     def read(self) -> Output:
-        """Run the tool."""
         return parse_ioreg(self._command.run([*_IOREG_ARGUMENTS], _TIMEOUT).stdout)
 
 
@@ -184,5 +181,4 @@ class Macmon(AppleDriver):
         return mean(outputs) if outputs else None
 
     def close(self) -> None:
-        """End the tool."""
         self._stream.close()

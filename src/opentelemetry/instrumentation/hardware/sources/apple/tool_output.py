@@ -7,30 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.drivers.json import DECODER
+from opentelemetry.instrumentation.hardware.drivers.json import DECODER, table
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
-from opentelemetry.instrumentation.hardware.sources.apple.fields import (
-    ACTIVE,
-    ANE,
-    CPU,
-    FAN_SPEED,
-    FAN_SPEED_RATIO,
-    FREQUENCY,
-    GPU,
-    IDLE_POWER,
-    IOREG,
-    MACMON,
-    MEMORY_ALLOCATED,
-    MEMORY_USED,
-    POWER,
-    RECOVERIES,
-    SCALED,
-    STATS_1,
-    STATS_2,
-    STATS_2_TEMPERATURES,
-    TEMPERATURE,
-    UTILIZATION,
-)
+from opentelemetry.instrumentation.hardware.sources.apple import fields as f
 
 # Prefix of the class names of Apple GPUs. Intel and AMD GPUs report other values under the same keys.
 _AGX = "AGXAccelerator"
@@ -66,18 +45,18 @@ def parse_stats(text: bytes) -> Output:
     if isinstance(vendor, str) and vendor and "apple" not in vendor.lower():
         raise Unavailable(f"apple_gpu_stats reports a GPU of another vendor: {vendor.strip()[:40]!r}")
     is_second = "inUseSystemMemory" in document
-    values = _select(document, STATS_2 if is_second else STATS_1)
-    gpu = values.setdefault(GPU, {})
-    sensors = [_plausible(TEMPERATURE, document.get(name)) for name in STATS_2_TEMPERATURES if is_second]
+    values = _select(document, f.STATS_2 if is_second else f.STATS_1)
+    gpu = values.setdefault(f.GPU, {})
+    sensors = [_plausible(f.TEMPERATURE, document.get(name)) for name in f.STATS_2_TEMPERATURES if is_second]
     celsius = [each for each in sensors if each is not None]
     if celsius:
-        gpu[TEMPERATURE] = sum(celsius) / len(celsius)
+        gpu[f.TEMPERATURE] = sum(celsius) / len(celsius)
     # A utilization of 0 is plausible if another value shows that it was measured.
-    is_measured = bool({MEMORY_USED, MEMORY_ALLOCATED} & gpu.keys()) if is_second else bool({*gpu} - {UTILIZATION})
-    if not is_measured:
-        gpu.pop(RECOVERIES, None)
-        if gpu.get(UTILIZATION) == 0:
-            del gpu[UTILIZATION]
+    measured = {f.MEMORY_USED, f.MEMORY_ALLOCATED} & gpu.keys() if is_second else gpu.keys() - {f.UTILIZATION}
+    if not measured:
+        gpu.pop(f.RECOVERIES, None)
+        if gpu.get(f.UTILIZATION) == 0:
+            del gpu[f.UTILIZATION]
     return _output(values, document.get("name"))
 
 
@@ -106,7 +85,7 @@ def parse_ioreg(text: bytes) -> Output:
     statistics = gpu.get("PerformanceStatistics")
     if not isinstance(statistics, dict):
         raise ValueError("ioreg reports no PerformanceStatistics of the GPU")
-    return _output(_select(statistics, IOREG), gpu.get("model"))
+    return _output(_select(statistics, f.IOREG), gpu.get("model"))
 
 
 def parse_macmon(line: bytes) -> Output:
@@ -120,26 +99,26 @@ def parse_macmon(line: bytes) -> Output:
         pair = document.get(f"{unit}_usage")
         if isinstance(pair, list) and len(pair) == 2:
             document = {f"{unit}_freq_mhz": pair[0], f"{unit}_scaled_ratio": pair[1], **document}
-    document |= {f"temp/{name}": celsius for name, celsius in _table(document.get("temp")).items()}
-    values = _select(document, MACMON)
-    gpu = values.setdefault(GPU, {})
-    if POWER not in values.get(CPU, {}):  # the power of a CPU is never 0: the counters of this chip are unknown
-        if FREQUENCY not in gpu:  # else 0 MHz stands for a GPU that has been off
-            gpu.pop(ACTIVE, None)
-            gpu.pop(SCALED, None)
-        for part in (GPU, ANE):
-            if values.get(part, {}).get(IDLE_POWER) == 0:
-                del values[part][IDLE_POWER]
+    document |= {f"temp/{name}": celsius for name, celsius in table(document.get("temp")).items()}
+    values = _select(document, f.MACMON)
+    gpu = values.setdefault(f.GPU, {})
+    if f.POWER not in values.get(f.CPU, {}):  # the power of a CPU is never 0: the counters of this chip are unknown
+        if f.FREQUENCY not in gpu:  # else 0 MHz stands for a GPU that has been off
+            gpu.pop(f.ACTIVE, None)
+            gpu.pop(f.SCALED, None)
+        for part in (f.GPU, f.ANE):
+            if values.get(part, {}).get(f.IDLE_POWER) == 0:
+                del values[part][f.IDLE_POWER]
     fans = document.get("fans")
-    for index, each in enumerate(map(_table, fans[:_MAX_FANS] if isinstance(fans, list) else ())):
+    for index, each in enumerate(map(table, fans[:_MAX_FANS] if isinstance(fans, list) else ())):
         name = each.get("name", "")  # macmon leaves out a fan that it cannot read
         fan = name if isinstance(name, str) and re.fullmatch("fan[0-9]{1,2}", name) else f"fan{index}"
-        speed, top = (_plausible(FAN_SPEED, each.get(key)) for key in ("rpm", "max_rpm"))
+        speed, top = (_plausible(f.FAN_SPEED, each.get(key)) for key in ("rpm", "max_rpm"))
         if speed is not None and top and speed <= 2 * top:
-            values[fan] = {FAN_SPEED: speed, FAN_SPEED_RATIO: speed / top}
+            values[fan] = {f.FAN_SPEED: speed, f.FAN_SPEED_RATIO: speed / top}
         elif speed and not top:
-            values[fan] = {FAN_SPEED: speed}
-    return _output(values, _table(document.get("soc")).get("chip_name"))
+            values[fan] = {f.FAN_SPEED: speed}
+    return _output(values, table(document.get("soc")).get("chip_name"))
 
 
 def mean(outputs: Sequence[Output]) -> Output:
@@ -178,10 +157,6 @@ def _plausible(field: Field, value: object) -> Number | None:
     if field.series.metric.unit == "By" and not isinstance(value, int):
         return None
     return value if field.is_plausible(value) else None
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _json_object(text: bytes) -> Mapping[str, Any]:

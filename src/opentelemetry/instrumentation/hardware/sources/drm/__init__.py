@@ -12,7 +12,6 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import DriverCho
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import cards_of
-from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.files import Files
 
@@ -50,19 +49,14 @@ class Drm(AcceleratorSource):
 
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether there is a device of one of the drivers."""
         del config, environ
         return files is not None and bool(cards_of(files, (*cls.gpus, *cls.npus)))
 
     def visibility(self) -> VisibilityRule:
-        """Return a rule without variables."""
         return VisibilityRule("GPU or NPU")
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield the kernel's files."""
         from opentelemetry.instrumentation.hardware.sources.drm.driver import Kernel
 
-        files = self.files
-        if files is None:
-            raise Unavailable(self.absent)
+        files = self.linux_files()
         yield DriverChoice("the kernel", "", lambda: Kernel(self, files, self.gpus, self.npus))

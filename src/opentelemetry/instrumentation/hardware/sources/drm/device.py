@@ -9,19 +9,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, SysfsDevice, fact, present
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.sources.drm.fields import (
-    FREQUENCY,
-    FREQUENCY_LIMIT,
-    GPU_SENSORS,
-    GPU_SENSORS_SLOW,
-    GPU_UTILIZATION,
-    NPU,
-    NPU_BUSY,
-    NPU_FREQUENCY,
-    NPU_SENSORS,
-    NPU_UTILIZATION,
-    VENDORS,
-)
+from opentelemetry.instrumentation.hardware.sources.drm import fields as f
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
 
 
@@ -46,7 +34,7 @@ class DrmDevice(SysfsDevice):
         model = f"device 0x{self.card.device.lower()}" if self.card.device else compatible and compatible[1]
         kernel = fact(self.files, "/proc/sys/kernel/osrelease", ".{1,100}")
         known = {
-            c.HW_VENDOR: VENDORS[self.card.driver],
+            c.HW_VENDOR: f.VENDORS[self.card.driver],
             c.HW_MODEL: model,
             c.HW_DRIVER_VERSION: kernel,
             c.PCI_BDF: self.card.address,
@@ -66,21 +54,19 @@ class Gpu(DrmDevice):
         super().__init__(files, card, index, "GPU", "gpu")
 
     def find(self) -> None:
-        """Find the sensors and the clock."""
         self.identify()
         self.facts |= {c.GPU_INDEX: self.index, c.GPU_TYPE: "discrete" if self.card.address else "integrated"}
         for folder in self.folders("hwmon"):
-            self.often += present(self.files, folder, GPU_SENSORS)
-            self.slow += present(self.files, folder, GPU_SENSORS_SLOW)
+            self.often += present(self.files, folder, f.GPU_SENSORS)
+            self.slow += present(self.files, folder, f.GPU_SENSORS_SLOW)
             self.add_fans(folder)
         for folder in self.folders("devfreq"):
-            self.often += present(self.files, folder, {"cur_freq": FREQUENCY})
-            self.slow += present(self.files, folder, {"max_freq": FREQUENCY_LIMIT})
+            self.often += present(self.files, folder, {"cur_freq": f.FREQUENCY})
+            self.slow += present(self.files, folder, {"max_freq": f.FREQUENCY_LIMIT})
 
     def read_slow(self) -> Iterator[Point]:
-        """Read limits and fans, and yield the utilization by all processes."""
         yield from super().read_slow()
-        yield from self.points({GPU_UTILIZATION[task]: share for task, share in self.shared.items()})
+        yield from self.points({f.GPU_UTILIZATION[task]: share for task, share in self.shared.items()})
 
 
 class Npu(DrmDevice):
@@ -91,30 +77,28 @@ class Npu(DrmDevice):
         self._busy: float | None = None
 
     def find(self) -> None:
-        """Find the files of ivpu, the sensors and the clock."""
         self.identify()
         firmware = fact(self.files, f"{self.card.folder}/fw_version", "[0-9A-Za-z._-]{1,64}")
         if firmware:
             self.facts[c.HW_FIRMWARE_VERSION] = firmware
-        self.often += present(self.files, self.card.folder, NPU)
+        self.often += present(self.files, self.card.folder, f.NPU)
         for folder in self.folders("hwmon"):
-            self.often += present(self.files, folder, NPU_SENSORS)
+            self.often += present(self.files, folder, f.NPU_SENSORS)
         for folder in self.folders("devfreq"):
-            self.often += [File(f"{folder}/cur_freq", NPU_FREQUENCY)]
+            self.often += [File(f"{folder}/cur_freq", f.NPU_FREQUENCY)]
 
     def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
         """Return the utilization, from the time that the NPU was busy."""
-        microseconds = self.count(f"{self.card.folder}/{NPU_BUSY}")
-        grown = None if microseconds is None else self.increases.per_second(NPU_BUSY, microseconds)
+        microseconds = self.count(f"{self.card.folder}/{f.NPU_BUSY}")
+        grown = None if microseconds is None else self.increases.per_second(f.NPU_BUSY, microseconds)
         self._busy = None if grown is None else min(1.0, grown / 1e6)
-        return {} if self._busy is None else {NPU_UTILIZATION: self._busy}
+        return {} if self._busy is None else {f.NPU_UTILIZATION: self._busy}
 
     def is_idle(self) -> bool:
-        """Whether nothing ran between the newest readings."""
         return self._busy == 0.0
 
     def read_slow(self) -> Iterator[Point]:
         """Yield the utilization by all processes, if the driver does not count it."""
         yield from super().read_slow()
         if self._busy is None and "general" in self.shared:
-            yield from self.points({NPU_UTILIZATION: self.shared["general"]})
+            yield from self.points({f.NPU_UTILIZATION: self.shared["general"]})

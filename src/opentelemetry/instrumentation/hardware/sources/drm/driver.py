@@ -24,12 +24,6 @@ class Kernel(DrmDriver):
     """The devices whose driver reports little more than the processes that use them.
 
     Their utilization is the sum over all processes, where all can be examined.
-
-    Args:
-        source: Has the observed program.
-        files: Reads the files.
-        gpus: The kernel drivers of GPUs.
-        npus: Those of NPUs.
     """
 
     def __init__(self, source: AcceleratorSource, files: Files, gpus: Sequence[str], npus: Sequence[str]) -> None:

@@ -13,7 +13,6 @@ from opentelemetry.instrumentation.hardware.accelerators.selection import (
     all_ids,
 )
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.model import Unavailable
 
 # Numbers of the modules of a server that a program may use, as hl-smi lists them.
 VARIABLE: Final = "HABANA_VISIBLE_MODULES"
@@ -40,17 +39,12 @@ class Gaudi(AcceleratorSource):
     absent = "the driver habanalabs is not loaded: there is no /sys/module/habanalabs"
     fix = "hl-smi should list the accelerators in the same environment"
     process_metrics = "process.npu.utilization"
-    usage_is_cheap = False
 
     def visibility(self) -> VisibilityRule:
-        """Return the rule for the variable of Gaudi's software."""
         return VisibilityRule("Gaudi", "hw.npu.*", (VARIABLE,), visible_modules)
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield the tool."""
         from opentelemetry.instrumentation.hardware.sources.gaudi.driver import NAME, HlSmi
 
-        files = self.files
-        if files is None:
-            raise Unavailable(self.absent)
+        files = self.linux_files()
         yield DriverChoice(NAME, "hl_smi", lambda: HlSmi(self.context, files))

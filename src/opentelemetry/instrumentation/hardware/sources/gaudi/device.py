@@ -14,10 +14,6 @@ from opentelemetry.instrumentation.hardware.sources.gaudi.fields import ADDRESS,
 class Hpu(Device):
     """An accelerator.
 
-    Args:
-        index: Its number in the tool.
-        cells: Its first line, by column.
-
     Attributes:
         cells: The newest line; empty if the tool does not list it any more.
         seen: When it was listed.
@@ -37,11 +33,6 @@ class Hpu(Device):
         self.seen = 0.0
 
     def read(self) -> Iterator[Point]:
-        """Yield the newest values.
-
-        Raises:
-            DeviceFailed: The tool does not list it any more.
-        """
         if not self.cells:
             raise DeviceFailed("hl-smi does not list it any more")
         self.unsupported.clear()

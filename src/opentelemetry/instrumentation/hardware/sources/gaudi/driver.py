@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import ACCEL, find_cards
-from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS, Reports
+from opentelemetry.instrumentation.hardware.drivers.streaming import PERIODS, Reports, period_for
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.gaudi import fields as f
 from opentelemetry.instrumentation.hardware.sources.gaudi.device import Hpu
-from opentelemetry.instrumentation.hardware.sources.gaudi.fields import (
-    COLUMNS,
-    INDEX,
-    NEWER,
-    PROCESS_UTILIZATION,
-    UTILIZATION,
-)
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
@@ -38,9 +32,6 @@ _HELP_TIMEOUT: Final = 10.0
 
 # Seconds to wait for the first table when the source is opened.
 _FIRST_LINE: Final = 5.0
-
-# Seconds between two tables if the source is only read before collections.
-_DEFAULT_PERIOD: Final = 30.0
 
 # Accelerators in a table, and open files of a process that are examined.
 _MAX_DEVICES: Final = 256
@@ -63,21 +54,17 @@ class Table:
         """
         cells = [cell.strip() for cell in line.decode(errors="replace").split(",")]
         names = [cell.partition(" [")[0] for cell in cells]
-        if INDEX in names:
+        if f.INDEX in names:
             self._columns = names
             return {}
         row = dict(zip(self._columns, cells))
-        if len(cells) != len(self._columns) or not re.fullmatch("[0-9]{1,3}", row.get(INDEX, "")):
+        if len(cells) != len(self._columns) or not re.fullmatch("[0-9]{1,3}", row.get(f.INDEX, "")):
             raise ValueError("it printed a line that is no table of accelerators")
         return row
 
 
 class HlSmi(AcceleratorDriver):
     """The accelerators that the tool lists.
-
-    Args:
-        context: Has the settings and the drivers.
-        files: Reads the files of the kernel.
 
     Raises:
         Unavailable: The tool is missing, or lists nothing.
@@ -86,11 +73,11 @@ class HlSmi(AcceleratorDriver):
 
     def __init__(self, context: SourceContext, files: Files) -> None:
         self._files = files
-        self._period = float(math.ceil(min(context.config.interval or _DEFAULT_PERIOD, 60.0)))
+        self._period = period_for(context.config.interval)
         self._devices: dict[int, Hpu] = {}
         command = context.drivers.command(TOOL.with_setting(context.config.hl_smi))
         known = command.run(["-h"], _HELP_TIMEOUT).stdout.decode(errors="replace")
-        columns = ",".join(name for name in COLUMNS if name not in NEWER or name in known)
+        columns = ",".join(name for name in f.COLUMNS if name not in f.NEWER or name in known)
         arguments = ["-Q", columns, "-f", "csv", "-l", f"{self._period:g}"]
         stream = context.drivers.stream(TOOL.with_setting(context.config.hl_smi))
         self._reports = Reports(stream, NAME, Table().parse, arguments, self._period, clock=files.uptime)
@@ -109,7 +96,7 @@ class HlSmi(AcceleratorDriver):
         now = self._files.uptime()
         for cells in self._reports.read(seconds):
             if cells:
-                index = int(cells[INDEX])
+                index = int(cells[f.INDEX])
                 if index not in self._devices and len(self._devices) < _MAX_DEVICES:
                     self._devices[index] = Hpu(index, cells)
                 if index in self._devices:
@@ -121,11 +108,9 @@ class HlSmi(AcceleratorDriver):
         self.errors = [self._reports.error] if self._reports.error else []
 
     def devices(self) -> Sequence[Hpu]:
-        """Return the accelerators that have been listed."""
         return [self._devices[index] for index in sorted(self._devices)]
 
     def sample(self) -> bool:
-        """Take the newest tables."""
         before = len(self._devices)
         self._read()
         return len(self._devices) != before
@@ -136,11 +121,10 @@ class HlSmi(AcceleratorDriver):
         used = {nodes[path] for folder in program.folders for path in self._open_files(folder) if path in nodes}
         for device in self._devices.values():
             if device.address in used and not device.trouble:
-                yield device, {PROCESS_UTILIZATION: device.cells[UTILIZATION]} if UTILIZATION in device.cells else {}
+                cells = device.cells
+                yield device, {f.PROCESS_UTILIZATION: cells[f.UTILIZATION]} if f.UTILIZATION in cells else {}
 
     def _open_files(self, folder: str) -> Iterable[str]:
         for name in names_or_empty(self._files, f"{folder}/fd")[:_MAX_FILES]:
-            try:
+            with suppress(OSError):  # it was closed
                 yield self._files.link(f"{folder}/fd/{name}")
-            except OSError:  # it was closed
-                continue

@@ -27,9 +27,6 @@ class Board(Device):
 class Ipu(Device):
     """An IPU.
 
-    Args:
-        number: The number of the library.
-
     Attributes:
         words: The newest texts by name; empty if the IPU is not listed any more.
         pid: The process that uses it.
@@ -53,7 +50,6 @@ class Ipu(Device):
         self.state = "" if not state else "ok" if state.lower() == "no errors" else "degraded"
 
     def read(self) -> Iterator[Point]:
-        """Yield the newest values of the IPU, and of its board."""
         words = self.words
         self.unsupported.clear()
         yield from self.points({field: words[name] for name, field in FIELDS.items() if name in words})

@@ -6,8 +6,6 @@ server if IPUs are shared, and may hang; therefore it is only imported in a chil
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +16,8 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
+from opentelemetry.instrumentation.hardware.drivers.json import decoded
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, period_for
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu, integer
@@ -41,8 +40,6 @@ _ENVIRONMENT: Final = (
 
 # Seconds that opening waits for the first line: if IPUs are shared, the library queries a server.
 _FIRST_LINE: Final = 4.0
-
-_DEFAULT_PERIOD: Final = 30.0  # seconds between two lines if the source is only read before collections
 
 _MAX_IPUS: Final = 4096  # maximum IPUs in a line
 
@@ -83,7 +80,6 @@ class Library(AcceleratorDriver):
     """The library in a child, which prints a line with all IPUs every few seconds.
 
     Args:
-        source: Has the settings and the observed program.
         listen: Whether to start the child at once. Otherwise it is started when the observed program uses an IPU.
 
     Raises:
@@ -99,7 +95,7 @@ class Library(AcceleratorDriver):
         setting = "" if config.gcipuinfo in (None, "auto") else str(config.gcipuinfo)
         folder = drivers.custom(NAME, lambda: ModuleFolder(setting)).folder()
         self._program = source.program
-        period = float(math.ceil(min(config.interval or _DEFAULT_PERIOD, 60.0)))
+        period = period_for(config.interval)
         discovery = "all" if tuple(config.devices or ()) == ("all",) else "active"
         arguments = [folder, discovery, f"{period:g}"]
         self._reports = Reports(drivers.stream(tool()), NAME, parse, arguments, period, clock=files.uptime)
@@ -136,13 +132,11 @@ class Library(AcceleratorDriver):
             boards.add(serial)
 
     def devices(self) -> Sequence[Ipu]:
-        """Return the IPUs of the newest line."""
         if not self._is_listening and self._program.computing():
             self._start()
         return self._listed
 
     def sample(self) -> bool:
-        """Take the newest line."""
         if self._is_listening:
             self._read()
         return self._is_listening
@@ -159,12 +153,10 @@ class Library(AcceleratorDriver):
                 yield ipu, {SESSION_UTILIZATION: ipu.words[SESSION]} if SESSION in ipu.words else {}
 
     def holders(self) -> Iterator[tuple[Device, Holders]]:
-        """Yield the process that uses each IPU."""
         for ipu in self._listed:
             yield ipu, {} if ipu.pid is None else {ipu.pid: None}
 
     def unsupported(self) -> Iterator[str]:
-        """Yield a sentence if no IPU is listed."""
         if self._reports.newest is not None and not self._listed:
             yield _NO_IPU_LISTED
 
@@ -176,10 +168,7 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
         OSError: The line is an error of the library.
         ValueError: It is not a line of the child.
     """
-    try:
-        document = json.loads(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        document = None
+    document = decoded(line)
     if isinstance(document, dict) and isinstance(document.get("error"), str):
         raise OSError(document["error"][:300])
     if not isinstance(document, list):

@@ -9,7 +9,6 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import DriverCho
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import cards_of
-from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.files import Files
 
@@ -24,13 +23,12 @@ class Intel(AcceleratorSource):
     name = "intel"
     rows = ("hw.", "process.gpu.")
     settings = ()
-    modules = (f"{__name__}.driver",)
+    modules = (f"{__name__}.device", "opentelemetry.instrumentation.hardware.accelerators.drm")
     gpus: ClassVar[tuple[str, ...]] = ("i915", "xe")
     absent = "there is no GPU of i915 or xe in /sys/class/drm"
 
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether there is a GPU of one of the drivers."""
         del config, environ
         return files is not None and bool(cards_of(files, cls.gpus))
 
@@ -39,10 +37,9 @@ class Intel(AcceleratorSource):
         return VisibilityRule("Intel GPU", "hw.gpu.*", driver="i915 xe")
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield the kernel's files."""
-        from opentelemetry.instrumentation.hardware.sources.intel.driver import Kernel
+        from opentelemetry.instrumentation.hardware.accelerators.drm import DrmDriver
+        from opentelemetry.instrumentation.hardware.sources.intel.device import Gpu
 
-        files = self.files
-        if files is None:
-            raise Unavailable(self.absent)
-        yield DriverChoice("the kernel", "", lambda: Kernel(files, self.gpus, self.absent))
+        files = self.linux_files()
+        # The only way to read them: the counters of the kernel's PMU need CAP_PERFMON.
+        yield DriverChoice("the kernel", "", lambda: DrmDriver(files, dict.fromkeys(self.gpus, Gpu), (), self.absent))

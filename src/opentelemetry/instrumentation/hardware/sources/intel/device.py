@@ -21,24 +21,7 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import (
     pcie_link,
     present,
 )
-from opentelemetry.instrumentation.hardware.sources.intel.fields import (
-    ENERGY,
-    FREQUENCY,
-    FREQUENCY_LIMIT,
-    MEDIA_FREQUENCY,
-    MEDIA_FREQUENCY_LIMIT,
-    MEDIA_UTILIZATION,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    MODELS,
-    POWER,
-    POWER_LIMITS,
-    SENSORS,
-    SENSORS_SLOW,
-    THROTTLE_FILES,
-    THROTTLED,
-    UTILIZATION,
-)
+from opentelemetry.instrumentation.hardware.sources.intel import fields as f
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
 
 # Share of the time out of RC6 below which a GPU counts as idle: a reading itself may wake a GT.
@@ -87,11 +70,10 @@ class Gpu(SysfsDevice):
     # -- the files that it has
 
     def find(self) -> None:
-        """Find the files."""
         number = self.card.device
         self.facts = {
             c.HW_VENDOR: "Intel",
-            c.HW_MODEL: MODELS.get(number, f"device 0x{number.lower()}"),
+            c.HW_MODEL: f.MODELS.get(number, f"device 0x{number.lower()}"),
             c.HW_DRIVER_VERSION: fact(self.files, "/proc/sys/kernel/osrelease", ".{1,100}") or self.card.driver,
             c.PCI_BDF: self.card.address,
             c.GPU_INDEX: self.index,
@@ -148,7 +130,7 @@ class Gpu(SysfsDevice):
 
     def _throttle_files(self, folder: str, beginning: str) -> tuple[tuple[str, str], ...]:
         names = names_or_empty(self.files, folder)
-        known = ((name, THROTTLE_FILES.get(name.removeprefix(beginning), "")) for name in names)
+        known = ((name, f.THROTTLE_FILES.get(name.removeprefix(beginning), "")) for name in names)
         return tuple((f"{folder}/{name}", reason) for name, reason in known if reason)
 
     def _find_sensors(self) -> None:
@@ -157,16 +139,16 @@ class Gpu(SysfsDevice):
             why = "the GPU is part of the CPU, whose sensors include it" if self.is_integrated else self._no_sensors()
             self.unsupported["hw.energy, hw.power, hw.temperature"] = why
             return
-        self.often += present(self.files, folder, SENSORS)
-        self.slow += present(self.files, folder, SENSORS_SLOW)
+        self.often += present(self.files, folder, f.SENSORS)
+        self.slow += present(self.files, folder, f.SENSORS_SLOW)
         self.add_fans(folder)
         # The card is the first channel, if the sensors of this model measure it; the second one is its GPU.
         energies = (f"{folder}/energy{channel}_input" for channel in (1, 2))
         self._energy = next((path for path in energies if self.files.exists(path)), "")
         if self._energy:
-            self.counters.add(ENERGY.series)
+            self.counters.add(f.ENERGY.series)
             channel = self._energy.rpartition("/energy")[2][0]
-            limits = {f"power{channel}_{name}": field for name, field in POWER_LIMITS.items()}
+            limits = {f"power{channel}_{name}": field for name, field in f.POWER_LIMITS.items()}
             self.slow += [file for file in present(self.files, folder, limits) if file.read_plausible(self.files)]
         if not any("/temp" in file.path for file in self.often):
             self.unsupported["hw.temperature"] = self._no_sensors()
@@ -187,14 +169,13 @@ class Gpu(SysfsDevice):
     # -- values
 
     def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
-        """Return busy time, frequencies, throttling, memory, energy and power."""
         found = {**self._utilization(), **self._frequencies(), **self._throttling(), **self._memory()}
         microjoules = self.count(self._energy) if self._energy else None
         if microjoules is not None:
-            found[ENERGY] = microjoules
+            found[f.ENERGY] = microjoules
             watts = self.increases.per_second("energy", microjoules)
             if watts is not None:
-                found[POWER] = watts / 1e6
+                found[f.POWER] = watts / 1e6
         return found
 
     def _utilization(self) -> dict[Field, object]:
@@ -206,7 +187,7 @@ class Gpu(SysfsDevice):
             grown = None if idle is None else self.increases.per_second(gt.residency, idle)
             if grown is not None:
                 busy = min(1.0, max(0.0, 1.0 - grown / 1000))
-                field = MEDIA_UTILIZATION if gt.is_media else UTILIZATION
+                field = f.MEDIA_UTILIZATION if gt.is_media else f.UTILIZATION
                 before = shares.get(field, 0.0)
                 assert isinstance(before, float)
                 shares[field] = max(busy, before)
@@ -217,8 +198,8 @@ class Gpu(SysfsDevice):
     def _frequencies(self) -> dict[Field, object]:
         found: dict[Field, object] = {}
         for is_media, current, highest in (
-            (False, FREQUENCY, FREQUENCY_LIMIT),
-            (True, MEDIA_FREQUENCY, MEDIA_FREQUENCY_LIMIT),
+            (False, f.FREQUENCY, f.FREQUENCY_LIMIT),
+            (True, f.MEDIA_FREQUENCY, f.MEDIA_FREQUENCY_LIMIT),
         ):
             gts = [gt for gt in self._gts if gt.is_media is is_media]
             for field, paths in (
@@ -239,13 +220,12 @@ class Gpu(SysfsDevice):
                 count = self.count(path) if is_throttled else 0
                 if count is not None:
                     held[reason] = max(held.get(reason, 0), min(count, 1))
-        return {THROTTLED[reason]: count for reason, count in held.items()}
+        return {f.THROTTLED[reason]: count for reason, count in held.items()}
 
     def _memory(self) -> dict[Field, object]:
-        """Return the memory of all tiles."""
-        sums = {MEMORY_USED: 0, MEMORY_TOTAL: 0}
+        sums = {f.MEMORY_USED: 0, f.MEMORY_TOTAL: 0}
         for vram in self._vram:
-            for field, name in ((MEMORY_USED, "used_bytes"), (MEMORY_TOTAL, "total_bytes")):
+            for field, name in ((f.MEMORY_USED, "used_bytes"), (f.MEMORY_TOTAL, "total_bytes")):
                 size = self.count(f"{vram}/{name}")
                 if size is None:
                     return {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.model import Scope, Unavailable
+from opentelemetry.instrumentation.hardware.model import Scope
 
 
 class Tenstorrent(AcceleratorSource):
@@ -24,16 +24,12 @@ class Tenstorrent(AcceleratorSource):
     process_metrics = ""
 
     def visibility(self) -> VisibilityRule:
-        """Return the rule for the variable of tt-metal."""
         from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import RULE
 
         return RULE
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield the files of the driver."""
         from opentelemetry.instrumentation.hardware.sources.tenstorrent.driver import Kernel
 
-        files = self.files
-        if files is None:
-            raise Unavailable(self.absent)
+        files = self.linux_files()
         yield DriverChoice("tt-kmd", "", lambda: Kernel(files))

@@ -9,15 +9,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, fact, present
-from opentelemetry.instrumentation.hardware.sources.tenstorrent.fields import (
-    ATTRIBUTES,
-    COUNTERS,
-    FACTS,
-    HEARTBEAT,
-    SENSORS,
-    SENSORS_SLOW,
-    WORD,
-)
+from opentelemetry.instrumentation.hardware.sources.tenstorrent import fields as f
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 
 # Seconds without a heartbeat after which the firmware counts as dead.
@@ -38,7 +30,6 @@ class Npu(SysfsDevice):
     """An accelerator.
 
     Args:
-        files: Reads the files.
         card: The device. Its folder is that of the PCI device.
         number: Its number in ``/dev/tenstorrent``.
     """
@@ -55,19 +46,18 @@ class Npu(SysfsDevice):
         return f"/sys/class/tenstorrent/{self.card.name}"
 
     def find(self) -> None:
-        """Find the files that this firmware has."""
-        facts = {name: fact(self.files, f"{self._attributes}/{file}", form) for name, (file, form) in FACTS.items()}
+        facts = {name: fact(self.files, f"{self._attributes}/{file}", form) for name, (file, form) in f.FACTS.items()}
         facts[c.HW_DRIVER_VERSION] = fact(self.files, "/sys/module/tenstorrent/version", "[0-9A-Za-z.+-]{1,40}")
         self.facts = {
             c.HW_VENDOR: "Tenstorrent",
             c.PCI_BDF: self.card.address,
             **{name: text for name, text in facts.items() if text},
         }
-        self.often += present(self.files, self._attributes, ATTRIBUTES)
+        self.often += present(self.files, self._attributes, f.ATTRIBUTES)
         for name in sorted(names_or_empty(self.files, f"{self.card.folder}/hwmon")):
             folder = f"{self.card.folder}/hwmon/{name}"
-            self.often += present(self.files, folder, SENSORS)
-            self.slow += present(self.files, folder, SENSORS_SLOW)
+            self.often += present(self.files, folder, f.SENSORS)
+            self.slow += present(self.files, folder, f.SENSORS_SLOW)
             if self.count(f"{folder}/fan1_input") != _NO_FAN:
                 self.add_fans(folder)
         if not any("/hwmon/" in file.path for file in self.often):
@@ -80,7 +70,7 @@ class Npu(SysfsDevice):
             DeviceFailed: The firmware is dead, so that the values are of an earlier time.
         """
         now = self.files.uptime()
-        beat = self.count(f"{self._attributes}/{HEARTBEAT}")
+        beat = self.count(f"{self._attributes}/{f.HEARTBEAT}")
         if beat is not None:
             if self._beat is None or beat != self._beat[1]:
                 self._beat = now, beat
@@ -95,7 +85,7 @@ class Npu(SysfsDevice):
         elapsed, self._read_at = now - self._read_at, now
         counts = {
             (name, network): count
-            for name in COUNTERS
+            for name in f.COUNTERS
             for network in (0, 1)
             if (count := self.count(f"{folder}/{name}{network}")) is not None and count < _RANGE
         }
@@ -108,5 +98,5 @@ class Npu(SysfsDevice):
         self.unsupported.pop(_IO, None)
         for (name, network), count in counts.items():
             grown = (count - before.get((name, network), count)) % _RANGE
-            self._bytes[COUNTERS[name]] = self._bytes.get(COUNTERS[name], 0) + grown * WORD
+            self._bytes[f.COUNTERS[name]] = self._bytes.get(f.COUNTERS[name], 0) + grown * f.WORD
         return {**self._bytes}

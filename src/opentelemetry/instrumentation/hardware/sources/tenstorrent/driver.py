@@ -23,9 +23,6 @@ _NOT_REPORTED: Final = (
 class Kernel(AcceleratorDriver):
     """The accelerators that the driver lists.
 
-    Args:
-        files: Reads the files.
-
     Raises:
         Unavailable: There is none.
     """
@@ -53,5 +50,4 @@ class Kernel(AcceleratorDriver):
         return sorted(self._devices.values(), key=lambda device: device.index)
 
     def unsupported(self) -> Iterator[str]:
-        """Yield what no accelerator reports."""
         yield _NOT_REPORTED

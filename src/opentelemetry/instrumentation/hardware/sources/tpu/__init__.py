@@ -29,9 +29,7 @@ class Tpu(AcceleratorSource):
 
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        """Whether this host has a chip, or settings or variables name a service."""
         return bool(Presence(config, environ, files))
 
     def drivers(self) -> Iterator[DriverChoice]:
-        """Yield one driver, which reads all services."""
         yield DriverChoice("the TPU services", "", lambda: TpuDriver(self))

@@ -15,8 +15,6 @@ class TpuDevice(Device):
     """A chip; on v2 and v3 also a core of a chip; or all devices of the host or node together.
 
     Args:
-        id: The ``hw.id``.
-        name: The ``hw.name``.
         parent: The ``hw.id`` of the chip of a core; "" if unknown.
         model: The model of the chip; "" if unknown.
         address: The PCI address; "" if unknown.
@@ -36,16 +34,13 @@ class TpuDevice(Device):
         self.slow: dict[Field, object] = {}
 
     def read(self) -> Iterator[Point]:
-        """Yield the newest values."""
         self.unsupported.clear()
         yield from self.points(self.sampled)
 
     def read_slow(self) -> Iterator[Point]:
-        """Yield the newest values that are read slowly."""
         yield from self.points(self.slow)
 
     def identity_points(self) -> Iterator[Point]:
-        """Yield the info metric of a listed device."""
         if self.is_listed:
             yield from super().identity_points()
 
@@ -55,9 +50,6 @@ class Devices:
 
     On v2 and v3, two cores share a duty cycle, which is reported for the chip. The runtime does not report which cores
     belong to a chip; it lists both in the same order.
-
-    Args:
-        chips: The chips on the PCI bus.
 
     Attributes:
         whole: Stands for all devices of the host or node.

@@ -33,9 +33,6 @@ _MAX_BUFFER_SIZES: Final = 64  # maximum number of those that are reported separ
 class TpuDriver(AcceleratorDriver):
     """The services of this host or of a TPU node.
 
-    Args:
-        source: Has the settings and the kernel's files.
-
     Attributes:
         runtime: The metric services of programs; None if there is no address.
         sdk: libtpu's SDK; None if it is off.

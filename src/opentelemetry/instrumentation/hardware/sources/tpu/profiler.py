@@ -55,10 +55,6 @@ def _percent(text: str, subject: str) -> float | None:
 class Profiler:
     """The profiler of a TPU node.
 
-    Args:
-        services: The client.
-        address: The address of the profiler.
-
     Attributes:
         error: Why values are missing, in a sentence; "" if there are all.
     """

@@ -66,18 +66,12 @@ class _Server:
         return failure is None or not failure.backoff.is_waiting(self.readings)
 
     def fail(self, failure: _Failure, reason: str) -> None:
-        """Record that a call failed."""
         failure.reason = reason
         failure.backoff.fail(self.readings)
 
 
 class Runtime:
-    """The metric services.
-
-    Args:
-        services: The client.
-        addresses: The addresses of the services.
-    """
+    """The metric services."""
 
     def __init__(self, services: Services, addresses: Sequence[str]) -> None:
         self._services = services
@@ -124,12 +118,10 @@ class Runtime:
         return [server.address for server in self._servers if server.refused]
 
     def errors(self) -> list[str]:
-        """Return an error for each service that fails."""
         failed = ((server.address, failure) for server in self._servers for failure in server.failures.values())
         return [*dict.fromkeys(f"the TPU runtime at {address}: {failure.reason}" for address, failure in failed)]
 
     def unsupported(self) -> Iterator[str]:
-        """Yield the metrics that are missing, with the reasons."""
         for server in self._servers:
             if server.refused:
                 yield (

@@ -120,12 +120,7 @@ def _percent(text: str) -> float | None:
 
 
 class Sdk:
-    """The SDK in its child process. If it fails, only its own values are missing.
-
-    Args:
-        stream: The child process.
-        interval: Seconds between two samples.
-    """
+    """The SDK in its child process. If it fails, only its own values are missing."""
 
     def __init__(self, stream: StreamingCommand, interval: float) -> None:
         period = max(PERIOD, interval)
@@ -143,7 +138,6 @@ class Sdk:
         return self._reports.newest or Values()
 
     def read(self) -> None:
-        """Read the newest values."""
         if self._is_installed:
             with suppress(OSError):  # the child process is started again
                 try:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.presence import exists
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
@@ -43,8 +44,7 @@ class Trainium(AcceleratorSource):
         yield DriverChoice("the Neuron driver", "", lambda: Neuron(self))
 
     def visibility(self) -> VisibilityRule:
-        """Return the rule for the variables of the Neuron runtime."""
-        return visibility_rule(self.files.exists if self.files else os.path.exists)
+        return visibility_rule(partial(exists, files=self.files))
 
     def compute_files(self) -> Sequence[str]:
         """Return the device files that programs open. neuron-monitor opens them in its own process."""
@@ -54,11 +54,6 @@ class Trainium(AcceleratorSource):
     def runtimes(self) -> list[Runtime]:
         """The runtimes of the observed program in the newest report."""
         return self.driver.runtimes.newest if self.driver else []
-
-    @property
-    def all_runtimes(self) -> Sequence[Runtime]:
-        """The runtimes of all programs in the newest report."""
-        return self.driver.runtimes.reported if self.driver else ()
 
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         """Select what the observed program uses, and report its runtimes."""

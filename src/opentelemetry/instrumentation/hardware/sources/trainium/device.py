@@ -9,13 +9,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
 from opentelemetry.instrumentation.hardware.model import Number, Point, Series
-from opentelemetry.instrumentation.hardware.sources.trainium.fields import (
-    ERRORS,
-    MEMORY_TOTAL,
-    MEMORY_USED,
-    POWER,
-    UTILIZATION,
-)
+from opentelemetry.instrumentation.hardware.sources.trainium import fields as f
 from opentelemetry.instrumentation.hardware.sources.trainium.processes import total
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
@@ -34,7 +28,6 @@ class NeuronCore(Device):
     """A NeuronCore, as programs see it.
 
     Args:
-        number: The number of the core in the instance.
         parent: The id of its device; "" if unknown.
         physical: Its physical cores for reading memory from the driver's files, if no tool reports it.
 
@@ -50,13 +43,11 @@ class NeuronCore(Device):
         self.memory: Mapping[str, Number] = {}
 
     def read(self) -> Iterator[Point]:
-        """Yield utilization and memory from the newest report."""
         if self.percent is not None:
-            yield from self.points({UTILIZATION: min(100, self.percent)})
+            yield from self.points({f.UTILIZATION: min(100, self.percent)})
         yield from self._memory_points(self.memory)
 
     def read_slow(self) -> Iterator[Point]:
-        """Yield memory from the driver's files."""
         if self._physical is not None:
             sysfs, device, cores = self._physical
             sizes = [sysfs.memory_by_category(device, core) for core in cores]
@@ -70,10 +61,6 @@ class NeuronCore(Device):
 
 class NeuronDevice(Device):
     """A Neuron device.
-
-    Args:
-        number: The number of the device.
-        sysfs: The driver's files.
 
     Attributes:
         is_listed: Whether the driver or the tool lists it. Otherwise it only holds the cores.
@@ -106,13 +93,12 @@ class NeuronDevice(Device):
         if used is None:
             used = self.runtime_memory
         total = self.hardware.memory
-        sizes = {} if used is None else {MEMORY_USED: used}
+        sizes = {} if used is None else {f.MEMORY_USED: used}
         if total and (used is None or used <= total):
-            sizes[MEMORY_TOTAL] = total
+            sizes[f.MEMORY_TOTAL] = total
         yield from self.points(sizes)
 
     def read_slow(self) -> Iterator[Point]:
-        """Yield memory errors and power."""
         if not self.is_listed:
             self.facts = {}
             return
@@ -124,7 +110,7 @@ class NeuronDevice(Device):
             c.HW_DRIVER_VERSION: files.version,
         }
         self.facts = {name: fact for name, fact in facts.items() if fact}
-        yield from self.points({ERRORS[name]: count for name, count in files.errors(number, self.ecc).items()})
+        yield from self.points({f.ERRORS[name]: count for name, count in files.errors(number, self.ecc).items()})
         percent = files.power_percent(number)
         if percent is not None:
-            yield from self.points({POWER: percent})
+            yield from self.points({f.POWER: percent})

@@ -71,7 +71,6 @@ class Neuron(AcceleratorDriver):
         return self._monitor.newest if self._monitor else None
 
     def sample(self) -> bool:
-        """Read the reports since the previous call."""
         if self._monitor is None:
             self.errors = () if self._sysfs.cores else ("the Neuron driver has been unloaded",)
             return False

@@ -31,13 +31,8 @@ _UNMATCHED: Final = (
 class Runtimes:
     """The runtimes of the observed program.
 
-    Args:
-        context: The source's context, with the environment of the program.
-        program: The processes of the program.
-
     Attributes:
         newest: The program's runtimes in the newest report.
-        reported: Those of all programs.
     """
 
     def __init__(self, context: SourceContext, program: ProcessTree) -> None:
@@ -49,7 +44,6 @@ class Runtimes:
         self._previous_errors: dict[tuple[int, str], int] = {}
         self._is_ambiguous = self._is_unmatched = False
         self.newest: list[Runtime] = []
-        self.reported: Sequence[Runtime] = ()
 
     def count(self, runtimes: Sequence[Runtime]) -> None:
         """Add the executions and errors of one report.
@@ -69,8 +63,7 @@ class Runtimes:
 
     def update(self, report: Report | None) -> None:
         """Select the program's runtimes in the newest report."""
-        self.reported = report.runtimes if report else ()
-        self.newest = self._of_program(self.reported)
+        self.newest = self._of_program(report.runtimes if report else ())
         if report:
             self._is_unmatched = bool(report.runtimes) and not self.newest and not self._program.on_host
 
@@ -137,7 +130,6 @@ class Runtimes:
                 yield metric(seconds, {c.NEURON_LATENCY: kind, c.NEURON_QUANTILE: quantile, **tag})
 
     def unsupported(self) -> Iterator[str]:
-        """Yield the metrics that are not reported, with the reason."""
         if self._is_ambiguous:
             yield _SEVERAL
         if self._is_unmatched and self._program.computing():

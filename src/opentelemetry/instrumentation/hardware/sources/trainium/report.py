@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.drivers.json import DECODER
+from opentelemetry.instrumentation.hardware.drivers.json import decoded, table
 from opentelemetry.instrumentation.hardware.model import Number
 
 # Results of an execution.
@@ -120,21 +120,18 @@ def parse(line: bytes) -> Report:
     Raises:
         ValueError: The line is not a report.
     """
-    try:
-        document = DECODER.decode(line.decode(errors="replace"))
-    except (ValueError, RecursionError):
-        document = None
+    document = decoded(line)
     if not isinstance(document, dict) or not ({"neuron_runtime_data", "system_data"} & {*document}):
         raise ValueError(f"not a report: {line[:80].decode(errors='replace')!r}")
     errors: list[str] = []
     runtimes = tuple(_runtimes(document.get("neuron_runtime_data"), errors))
-    counters = _group(_table(document.get("system_data")), "neuron_hw_counters", "", errors)
+    counters = _group(table(document.get("system_data")), "neuron_hw_counters", "", errors)
     hardware = _hardware(_group(document, "neuron_hardware_info", "", errors))
     return Report(runtimes, dict(_ecc(counters)), hardware, tuple(errors))
 
 
 def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
-    for entry in map(_table, _list(entries)):
+    for entry in map(table, _list(entries)):
         pid = _count(entry.get("pid"))
         tag = _text(entry.get("neuron_runtime_tag"))
         if pid is None:
@@ -142,12 +139,12 @@ def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
         of_runtime = f" of {tag or pid}"
         if entry.get("error"):
             errors.append(f"runtime{of_runtime}: {_error(entry)}")
-        report = _table(entry.get("report"))
-        memory = _table(_group(report, "memory_used", of_runtime, errors).get("neuron_runtime_used_bytes"))
-        breakdown = _table(memory.get("usage_breakdown"))
+        report = table(entry.get("report"))
+        memory = table(_group(report, "memory_used", of_runtime, errors).get("neuron_runtime_used_bytes"))
+        breakdown = table(memory.get("usage_breakdown"))
         stats = _group(report, "execution_stats", of_runtime, errors)
         counters = _group(report, "neuroncore_counters", of_runtime, errors)
-        cpu = _table(_group(report, "neuron_runtime_vcpu_usage", of_runtime, errors).get("vcpu_usage"))
+        cpu = table(_group(report, "neuron_runtime_vcpu_usage", of_runtime, errors).get("vcpu_usage"))
         yield Runtime(
             pid,
             tag,
@@ -176,7 +173,7 @@ def _percents(cores: object) -> Iterator[tuple[int, Number]]:
 
 def _latencies(stats: object) -> Iterator[tuple[tuple[str, str], Number]]:
     for kind, name in LATENCIES.items():
-        quantiles = _table(_table(stats).get(name))
+        quantiles = table(table(stats).get(name))
         for quantile in QUANTILES:
             seconds = _number(quantiles.get(quantile), 1e6)
             if seconds is not None:
@@ -184,7 +181,7 @@ def _latencies(stats: object) -> Iterator[tuple[tuple[str, str], Number]]:
 
 
 def _ecc(counters: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, int]]]:
-    for entry in map(_table, _list(counters.get("neuron_devices"))):
+    for entry in map(table, _list(counters.get("neuron_devices"))):
         device = _count(entry.get("neuron_device_index"))
         ecc = _counts(entry, ECC)
         if device is not None and device < _MAX_COUNT and ecc:
@@ -202,7 +199,7 @@ def _hardware(info: Mapping[str, Any]) -> Hardware:
 
 def _group(report: Mapping[str, Any], name: str, suffix: str, errors: list[str]) -> Mapping[str, Any]:
     """Return a group; empty if it has an error, which is added to the list."""
-    group = _table(report.get(name))
+    group = table(report.get(name))
     if group.get("error"):
         errors.append(f"{name}{suffix}: {_error(group)}")
         return {}
@@ -226,23 +223,19 @@ def _count(value: object) -> int | None:
     return int(number) if number is not None and number == int(number) else None
 
 
-def _counts(table: object, names: tuple[str, ...]) -> dict[str, int]:
-    return _known({name: _count(_table(table).get(name)) for name in names})
+def _counts(group: object, names: tuple[str, ...]) -> dict[str, int]:
+    return _known({name: _count(table(group).get(name)) for name in names})
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _by_core(table: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _by_core(cores: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the entries of a table by the number of the core in the instance."""
-    for name, entry in _table(table).items():
+    for name, entry in table(cores).items():
         if name.isascii() and name.isdigit() and len(name) < 5 and int(name) < _MAX_COUNT:
-            yield int(name), _table(entry)
-
-
-def _table(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
+            yield int(name), table(entry)
 
 
 def _list(value: object) -> list[Any]:

@@ -6,14 +6,13 @@ https://awsdocs-neuron.readthedocs-hosted.com/en/latest/tools/neuron-sys-tools/n
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, period_for
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -34,8 +33,6 @@ TOOL: Final = Tool(
 _RUNTIME_METRICS: Final = ("neuroncore_counters", "memory_used", "execution_stats", "neuron_runtime_vcpu_usage")
 
 _TOOL_PERIOD: Final = 5.0  # seconds between two reports if the user's configuration does not set the period
-
-_SLOW_PERIOD: Final = 30.0  # seconds between two reports if the source is only read before collections
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART: Final = r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|s|m|h)"
@@ -60,11 +57,6 @@ def open_monitor(drivers: Drivers, config: Config, with_devices: bool, clock: Ca
         period = period_for(config.interval)
         document = configuration(period, with_devices)
     return Reports(stream, TOOL.name, parse, ["-c", path or "{document}"], period, document, clock)
-
-
-def period_for(interval: float) -> float:
-    """Return the seconds between two reports for a sampling interval; 0 means reading only before collections."""
-    return float(math.ceil(min(interval or _SLOW_PERIOD, 60.0)))
 
 
 def configured_period(config: bytes) -> float:

@@ -32,11 +32,7 @@ def neuron_device(number: int, cores: Iterable[int]) -> FoundDevice:
 
 
 def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
-    """Return the rule that restricts programs to some of the cores.
-
-    Args:
-        exists: Whether a device file exists.
-    """
+    """Return the rule that restricts programs to some of the cores."""
     return VisibilityRule("Neuron device", "hw.npu.*", (CORES, COUNT), partial(visible, exists))
 
 
