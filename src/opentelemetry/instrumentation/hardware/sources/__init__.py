@@ -70,7 +70,7 @@ class Reading(NamedTuple):
             spans miss it.
         every: Seconds between two; infinity if there are none but before collections.
         before_collection: Whether there is also one just before each collection.
-        apart: Least seconds between two.
+        apart: Minimum seconds between two.
         for_spans: Whether only spans need it. It is read while there is a TracerProvider: once per second, or more
             often while a recorded span is open.
     """

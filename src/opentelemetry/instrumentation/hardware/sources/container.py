@@ -32,7 +32,6 @@ class Container(Source):
         return Reading(self.read, SLOW, before_collection=True), Reading(self.read_slow, SLOW)
 
     def read(self) -> Iterator[Point]:
-        """Read a few files of the cgroup."""
         cgroup = self._machine.cgroup(self.context.pid, refresh=False)
         yield from self._points(
             (c.CONTAINER_CPU_TIME, cgroup.cpu_time),

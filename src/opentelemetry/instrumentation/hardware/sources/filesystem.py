@@ -27,11 +27,6 @@ class Filesystem(Source):
     rows = ("system.filesystem.",)
 
     def open(self) -> None:
-        """Find the mounts.
-
-        Raises:
-            Unavailable: There is no file system to read.
-        """
         self._machine = machine(self.context.drivers)
         named = self.context.config.disk_paths or []
         self._paths, self._unreadable = [], []
@@ -57,7 +52,6 @@ class Filesystem(Source):
         self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
     def _mounts(self) -> list[Mount]:
-        """Return the current mounts."""
         named = self.context.config.disk_paths
         return sorted({self._machine.mount(path) for path in self._paths} if named else self._machine.mounts())
 
@@ -67,11 +61,7 @@ class Filesystem(Source):
         return (Reading(self.read, _SLOWER * interval or inf, before_collection=not interval),)
 
     def read(self) -> Iterator[Point]:
-        """Read the space of each mount. If one cannot be read, only its own points are missing.
-
-        Raises:
-            OSError: No mount can be read.
-        """
+        """Read the space of each mount. If one cannot be read, only its own points are missing."""
         errors: dict[str, OSError] = {}
         mounts = self._mounts()
         for mount in mounts:

@@ -60,7 +60,6 @@ class Host(Source):
     rows = ("system.", "hw.cpu.")
 
     def open(self) -> None:
-        """Determine which metrics are wanted."""
         config = self.context.config
         self._machine = machine(self.context.drivers)
         self._is_per_cpu = "cpu" in (config.detail or ())
@@ -91,7 +90,6 @@ class Host(Source):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 
     def readings(self) -> Sequence[Reading]:
-        """Return the usual ones, and one of counters."""
         sampled, slow = super().readings()
         return sampled, Reading(self._counters, SLOW, before_collection=True), slow
 

@@ -61,7 +61,6 @@ class _Component(NamedTuple):
     parent: str = ""
 
     def series(self, metric: Metric, attributes: Attributes = NONE) -> Series:
-        """A series of the component."""
         known = {c.HW_ID: self.id, c.HW_NAME: self.name, c.HW_TYPE: self.type, c.HW_PARENT: self.parent}
         identity = {name: value for name, value in known.items() if value and name in metric.attributes}
         return Series(metric, {**identity, **attributes})
@@ -97,16 +96,10 @@ class Hwmon(Source):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Whether there is a driver or a thermal zone."""
         del config
         return bool(glob(f"{_HWMON}/hwmon*") or glob(f"{_THERMAL}/thermal_zone*"))
 
     def open(self) -> None:
-        """Find the sensors.
-
-        Raises:
-            Unavailable: There are none.
-        """
         self._files = self.context.drivers.files()
         self._all = "sensors" in (self.context.config.detail or ())
         self._failures: dict[str, str] = {}
@@ -238,11 +231,7 @@ class Hwmon(Source):
         (self._often if often else self._slowly).append(sensor)
 
     def read(self) -> Iterator[Point]:
-        """Read the temperature and power of CPUs and the power of the machine.
-
-        Raises:
-            OSError: No sensor can be read.
-        """
+        """Read the temperature and power of CPUs and the power of the machine."""
         yield from self._points(self._often)
         if len(self._failures) == len(self._often) + len(self._slowly):
             raise OSError(EIO, "no sensor can be read", _HWMON)

@@ -39,16 +39,10 @@ class Infiniband(Source):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Whether there is an adapter."""
         del config
         return bool(glob(f"{_CLASS}/*"))
 
     def open(self) -> None:
-        """Find the adapters.
-
-        Raises:
-            Unavailable: There is no adapter.
-        """
         self._files = self.context.drivers.files()
         if not names_or_empty(self._files, _CLASS):
             raise Unavailable(f"no adapter in {_CLASS}", "if there is one, load its driver, such as mlx5_ib")
@@ -59,11 +53,6 @@ class Infiniband(Source):
         return (Reading(self.read, inf, before_collection=True, apart=SLOW),)
 
     def read(self) -> Iterator[Point]:
-        """Read about ten files of each port.
-
-        Raises:
-            OSError: No port can be read.
-        """
         self.unsupported, is_readable = [], False
         for adapter in names_or_empty(self._files, _CLASS):
             for port in names_or_empty(self._files, f"{_CLASS}/{adapter}/ports"):

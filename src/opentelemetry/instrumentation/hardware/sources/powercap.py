@@ -39,16 +39,10 @@ class Powercap(Source):
 
     @classmethod
     def prepare(cls, config: Config) -> bool:
-        """Whether there is a zone that can be read."""
         del config
         return any(os.access(path, os.R_OK) for path in glob(f"{_CLASS}/{_PREFIX}*/energy_uj"))
 
     def open(self) -> None:
-        """Find the zones.
-
-        Raises:
-            Unavailable: There is no zone that this user may read.
-        """
         self._files = self.context.drivers.files()
         self._counters: dict[str, tuple[int, int]] = {}
         names = sorted(name for name in names_or_empty(self._files, _CLASS) if name.startswith(_PREFIX))
@@ -77,11 +71,9 @@ class Powercap(Source):
         return _Zone(folder, series, int(limit) if limit.isdigit() else 0)
 
     def readings(self) -> Sequence[Reading]:
-        """Return the usual ones, and one for spans."""
         return (*super().readings(), Reading(self.read, 0.1, for_spans=True))
 
     def read(self) -> Iterator[Point]:
-        """Read one file of each zone."""
         for zone in self._zones:
             joules = self._joules(zone)
             if joules is not None:

@@ -196,7 +196,6 @@ class Process(Source):
         yield from self._tree_points
 
     def _walk(self) -> Iterator[Point]:
-        """Yield the totals of the tree."""
         tree = self._machine.tree(self.context.pid, ONE_ROUND)
         self._tree_cpu.add(tree)
         yield c.PROCESS_TREE_COUNT(len(tree))

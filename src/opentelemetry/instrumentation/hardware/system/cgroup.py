@@ -66,7 +66,6 @@ class Cgroup:
     """The control group of one process.
 
     Args:
-        files: The kernel's files.
         process: The folder of the process in ``/proc``.
     """
 

@@ -136,7 +136,8 @@ def job_of(environ: Mapping[str, str], pid: int) -> tuple[int, str]:
         return int(user), inherited or job.key
     if environ.get("KUBERNETES_SERVICE_HOST"):
         return int(user), "container"
-    return int(user), f"process:{_named(_root(pid, job.rank is not None))}"
+    root = _root(pid, job.rank is not None)
+    return int(user), f"process:{root}.{start_time(root)}"  # which no other process ever has
 
 
 def _owner(pid: int) -> int:
@@ -194,11 +195,6 @@ def _stat(pid: int | str) -> _Stat | None:
         return _Stat(int(text.split(maxsplit=1)[0]), fields[0], int(fields[1]), fields[19], fields[23:26])
     except (OSError, ValueError, IndexError):
         return None
-
-
-def _named(pid: int) -> str:
-    """Return a name of a process that no other process ever has."""
-    return f"{pid}.{start_time(pid)}"
 
 
 def _root(pid: int, is_rank: bool) -> int:

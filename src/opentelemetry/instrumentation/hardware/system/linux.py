@@ -33,7 +33,6 @@ class LinuxMachine:
     """The local machine. If a file is missing, as in a sandbox or an old kernel, only its own values are missing.
 
     Args:
-        files: The kernel's files.
         psutil: The module, for what has no file.
         walk: A walk over the process tree that is shared with other sources.
     """

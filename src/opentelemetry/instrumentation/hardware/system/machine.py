@@ -213,7 +213,7 @@ class Machine(Protocol):
 
         Args:
             pid: The process.
-            max_age: Most seconds since another source has listed the descendants. The other values are current.
+            max_age: Maximum seconds since another source listed the descendants. The other values are current.
 
         Raises:
             OSError: The process has ended.

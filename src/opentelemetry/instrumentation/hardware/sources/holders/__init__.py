@@ -85,11 +85,6 @@ class Holders(Source):
         self._users: dict[str, str] = {}
 
     def open(self) -> None:
-        """Find the kubelet and the job files.
-
-        Raises:
-            Unavailable: The system is not Linux, or this process observes a program.
-        """
         if self.context.held is None:
             raise Unavailable("only 'otel-hardware run' without a program reports who uses devices")
         self._files = self.context.drivers.files()

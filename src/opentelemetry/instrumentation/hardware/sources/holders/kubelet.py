@@ -36,9 +36,6 @@ _CLASSES: Final[dict[str, Any]] = classes(
 class Kubelet:
     """A client of the kubelet.
 
-    Args:
-        socket: The path of its socket.
-
     Raises:
         Unavailable: grpcio is not installed.
     """

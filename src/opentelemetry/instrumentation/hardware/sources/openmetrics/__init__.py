@@ -29,7 +29,6 @@ class Openmetrics(Source):
 
     @classmethod
     def instances(cls, config: Config) -> Sequence[str]:
-        """Return the names of the endpoints."""
         if not config.openmetrics:
             return super().instances(config)
         return [endpoint.name for endpoint in config.openmetrics.each]
@@ -47,11 +46,7 @@ class Openmetrics(Source):
         return bool(config.openmetrics)
 
     def open(self) -> None:
-        """Prepare to scrape the endpoint. It is not contacted yet.
-
-        Raises:
-            Unavailable: No endpoint is configured, or the parser is not installed.
-        """
+        """Prepare to scrape the endpoint. It is not contacted yet."""
         config = self.context.config
         endpoints = {endpoint.name: endpoint for endpoint in config.openmetrics.each} if config.openmetrics else {}
         if not endpoints:

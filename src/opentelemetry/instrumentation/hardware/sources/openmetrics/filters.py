@@ -26,7 +26,6 @@ class Filters:
     """The filters of an endpoint.
 
     Args:
-        endpoint: The name of the endpoint.
         words: The filters; None to match everything.
 
     Attributes:
@@ -57,7 +56,6 @@ class Filters:
         return any(all(_occurs(label, line) for label in labels) for labels in self.matching(name))
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether a series matches."""
         return any(
             all(label in labels and value.search(labels[label]) for label, value, _ in conditions)
             for conditions in self.matching(name)

@@ -113,7 +113,6 @@ class _Family:
         self.head[keyword] = f"# {keyword} {name} {text}"
 
     def each(self) -> Iterator[str]:
-        """Yield the lines with their ends."""
         return (f"{line}\n" for line in chain(self.head.values(), self.lines))
 
 
@@ -143,12 +142,6 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         yield start, text[start:end]
         start = end + 1
     yield start, text[start:]
-
-
-def _samples_from(text: str, start: int) -> int:
-    """Return the number of samples from the line that begins at an offset."""
-    before = start - 1  # the line feed
-    return text.count("\n", start) - text.count("\n#", before) - text.count("\n\n", before)
 
 
 class Parser:
@@ -226,7 +219,8 @@ class Parser:
             if not is_parsed or not (matching(name) or needs_all):
                 continue
             if left <= 0 and self._filters.match_all:
-                page.beyond += _samples_from(text, start)
+                before = start - 1  # the line feed
+                page.beyond += text.count("\n", start) - text.count("\n#", before) - text.count("\n\n", before)
                 break
             family = family or _kept(name, families)
             if family is None or left <= 0 or len(line) > _MAX_LENGTH:
