@@ -8,7 +8,6 @@ import sys
 import pytest
 from tests.support.stage import Clock
 
-from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedHost
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HOSTS
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
@@ -22,7 +21,7 @@ def simulated(scenario: str) -> tuple[LinuxMachine, Clock]:
     clock = Clock()
     start = clock()
     host = SimulatedHost(HOSTS[scenario], lambda: clock() - start, os.getpid())
-    return LinuxMachine(host, PythonModule("psutil")), clock
+    return LinuxMachine(host), clock
 
 
 @pytest.mark.parametrize("scenario", HOSTS)

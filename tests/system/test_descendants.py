@@ -16,7 +16,6 @@ from tests.sources.tree import Tree
 from tests.support.children import command, scene, started
 from tests.support.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.system import tree as module
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
@@ -63,7 +62,7 @@ def test_tree_has_the_processes_memory_and_threads_that_psutil_finds(
 ) -> None:
     with family(children, depth, threads) as program:
         theirs = {each.pid: each for each in [program, *program.children(recursive=True)]}
-        tree = LinuxMachine(Read(lists), Drivers().python_module("psutil")).tree(program.pid)
+        tree = LinuxMachine(Read(lists)).tree(program.pid)
         assert len(tree) == len(theirs) == 1 + children * depth
         assert {each.pid for each in tree} == set(theirs)
         assert sum(each.threads for each in tree) == threads * len(tree)
@@ -113,7 +112,7 @@ def test_process_whose_parent_is_not_in_the_tree_is_left_out(parent: int, found:
         "/proc/8/stat": _stat(8, parent),
         "/proc/8/task/8/children": "",
     }
-    machine = LinuxMachine(Tree(files), Drivers().python_module("psutil"))
+    machine = LinuxMachine(Tree(files))
     assert [each.pid for each in machine.tree(7)] == found
 
 
@@ -125,14 +124,14 @@ def test_own_child_of_another_user_is_left_out_where_proc_hides_it() -> None:
 
 @pytest.mark.parametrize("threads", [1, 300], ids=["by-children", "by-parents"])
 def test_sources_that_are_read_in_one_round_walk_over_the_tree_once(threads: int) -> None:
-    psutil_module, walk = Drivers().python_module("psutil"), SharedWalk()
+    walk = SharedWalk()
     with family(3, 2, threads) as program:
         first, second = Read(), Read()
-        tree = LinuxMachine(first, psutil_module, walk).tree(program.pid, inf)
+        tree = LinuxMachine(first, walk).tree(program.pid, inf)
         pids = {each.pid for each in tree}
         stats = [path for path in first.paths if path in {f"/proc/{pid}/stat" for pid in pids}]
         assert len(stats) == len(pids) == 7, "each file is read once"
-        other = LinuxMachine(second, psutil_module, walk)
+        other = LinuxMachine(second, walk)
         assert {program.pid, *other.descendants(program.pid, inf)} == pids
         assert second.paths == []
         assert {*other.descendants(program.pid)} == pids - {program.pid}

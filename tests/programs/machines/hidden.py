@@ -12,7 +12,6 @@ from errno import ENOENT
 
 from tests.support import namespace
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
@@ -54,7 +53,7 @@ for _ in range(3):
 
 
 def count(files: LocalFiles) -> int:
-    return len(LinuxMachine(files, Drivers().python_module("psutil")).tree(os.getpid()))
+    return len(LinuxMachine(files).tree(os.getpid()))
 
 
 before = count(LocalFiles())

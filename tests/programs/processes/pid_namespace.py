@@ -51,9 +51,7 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         found["larger"] = value(several, c.PROCESS_TREE_MEMORY_USAGE) > value(several, c.PROCESS_MEMORY_USAGE)
         found["child"] = child.pid
         found["silent"] = [without(name, child.pid) for name in ("process", "container")]
-        theirs = ProcessTree(
-            LinuxMachine(LocalFiles(), Drivers().python_module("psutil")), LocalFiles(), child.pid, os.devnull
-        )
+        theirs = ProcessTree(LinuxMachine(LocalFiles()), LocalFiles(), child.pid, os.devnull)
         theirs.refresh()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
     environ: dict[str, str] = {}

@@ -31,7 +31,6 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device, D
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, UTILIZATION, Clients
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http
-from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint, EndpointConfigError, endpoints
@@ -384,7 +383,7 @@ def proc(data: bytes) -> None:
     tree.files[path] = data[1:]
     tree.asked.clear()
     try:
-        read(LinuxMachine(tree, PythonModule("psutil")))
+        read(LinuxMachine(tree))
     except (ValueError, IndexError, OverflowError, OSError, Unavailable):
         return
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from math import inf
 from types import MappingProxyType
@@ -79,9 +79,9 @@ class Device:
         parent: ``hw.id`` of the device that contains it.
         index: Its index among the devices of the driver.
         address: PCI address, ``0000:1a:00.0``.
-        aliases: Other names for ``DEVICES`` and visibility variables.
 
     Attributes:
+        aliases: Other names for ``DEVICES`` and visibility variables.
         facts: Attributes of the info metric.
         state: ``ok`` or ``degraded``; "" if the driver does not report it.
         trouble: Why the device does not respond; "" while it responds.
@@ -109,7 +109,6 @@ class Device:
         *,
         index: int = 0,
         address: str = "",
-        aliases: Sequence[str] = (),
     ) -> None:
         self.id = id
         self.name = name
@@ -117,7 +116,7 @@ class Device:
         self.parent = parent
         self.index = index
         self.address = address
-        self.aliases = tuple(aliases)
+        self.aliases: tuple[str, ...] = ()
         self.facts: dict[str, str | int] = {}
         self.state = ""
         self.trouble = ""

@@ -80,7 +80,7 @@ class AcceleratorDriver(ABC):
         return ()
 
     def holders(self) -> Iterable[tuple[Device, Holders]]:
-        """Yield the processes that use each device, those of other programs included. Called after :meth:`usage`."""
+        """Yield the processes of all programs that use each device. Called after :meth:`usage`."""
         return ()
 
     def shares(self, device: Device) -> Mapping[int, float] | None:

@@ -41,7 +41,7 @@ class DrmDriver(AcceleratorDriver):
             raise Unavailable(absent)
 
     def devices(self) -> Sequence[SysfsDevice]:
-        """Return the devices, suspended ones included, and those that were removed."""
+        """Return all devices, also suspended and removed ones."""
         for card in cards_of(self._files, self._makers):
             known = self._devices.get(card.place)
             if known is None:

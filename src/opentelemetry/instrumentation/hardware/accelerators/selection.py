@@ -286,11 +286,6 @@ class DeviceFilter:
             self._used.add(id)
             self.update(self.devices)
 
-    @property
-    def used(self) -> frozenset[str]:
-        """The selected devices that the observed program has used."""
-        return frozenset(id_ for id_ in self._used if id_ in self)
-
     def __contains__(self, id: object) -> bool:  # noqa: A002
         return self._words == ["all"] or id in self._selection.ids
 

@@ -1,6 +1,6 @@
 """Devices that the system suspends while they are not used (runtime power management), as in laptops.
 
-Reading such a device wakes it, and keeps it awake. The kernel reports the state without waking it:
+A reading wakes the device, and keeps it awake. The kernel reports the state without waking it:
 https://docs.kernel.org/power/runtime_pm.html
 """
 

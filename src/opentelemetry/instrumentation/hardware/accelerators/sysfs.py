@@ -205,7 +205,7 @@ class SysfsDevice(Device):
 
     Attributes:
         often: The files that are sampled.
-        slow: Those that are read slowly.
+        slow: The files that are read slowly.
         fans: By fan, the files of its speed.
         increases: The growth of its counters.
         idle_interval: Seconds between two readings that let an idle device suspend; 0 if it is busy or never suspends.
@@ -281,7 +281,7 @@ class SysfsDevice(Device):
         self.idle_interval = self._autosuspend if self.is_idle() else 0.0
 
     def read_slow(self) -> Iterator[Point]:
-        """Read limits and fans. While the device is idle, the values are those of before, so that it may suspend."""
+        """Read limits and fans. While the device is idle, the earlier values are repeated, so that it may suspend."""
         if not self._is_open:
             return
         if not (self.idle_interval and self._slow_points):

@@ -17,7 +17,6 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Mount,
     Process,
     ProcessLimits,
-    PythonModule,
     Swap,
     TreeProcess,
 )
@@ -33,15 +32,13 @@ class LinuxMachine:
     """The local machine. If a file is missing, as in a sandbox or an old kernel, only its own values are missing.
 
     Args:
-        psutil: The module, for what has no file.
         walk: A walk over the process tree that is shared with other sources.
     """
 
     linux = True
 
-    def __init__(self, files: Files, psutil: PythonModule, walk: SharedWalk | None = None) -> None:
+    def __init__(self, files: Files, walk: SharedWalk | None = None) -> None:
         self._files = files
-        self._psutil = psutil
         self._shared = walk
         self._cgroups: dict[int, Cgroup] = {}
         self._cpu_counts: tuple[int | None, int | None] = None, None

@@ -22,6 +22,6 @@ def machine(drivers: Drivers, walk: SharedWalk | None = None) -> Machine:
     from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
 
     try:
-        return LinuxMachine(drivers.files(), drivers.python_module("psutil"), walk)
+        return LinuxMachine(drivers.files(), walk)
     except Unavailable:
         return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))

@@ -164,7 +164,7 @@ class Machine(Protocol):
         """The disks that are hardware, without partitions; or every one that the system counts."""
 
     def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
-        """The named interfaces; by default those that are hardware, or every one."""
+        """The named interfaces; by default the hardware ones, or every one."""
 
     def connections(self) -> Mapping[tuple[str, str], int]:
         """The number of sockets by transport and state."""
@@ -227,7 +227,7 @@ class Machine(Protocol):
 
         Args:
             pid: The process.
-            refresh: Find the cgroup and read its limits again; else they are those of the last call.
+            refresh: Find the cgroup and read its limits again; else the last ones are used.
 
         Raises:
             Unavailable: The process runs neither in a container nor under a limit.

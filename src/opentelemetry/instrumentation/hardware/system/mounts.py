@@ -34,9 +34,7 @@ class _Entry(NamedTuple):
     id: str
     parent: str
     filesystem: str  # the device number, major:minor
-
     root: str  # the folder of the file system that is mounted
-
     mount: Mount
 
 

@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND, Mac
 # The PID namespace of the host: the kernel gives it a fixed number (PROC_PID_INIT_INO).
 _HOST_NAMESPACE = "pid:[4026531836]"
 
-# Up to so many threads, the children are read without counting the processes of the machine.
+# Up to this number of threads, the children are read without counting the processes of the machine.
 _FEW_THREADS = 256
 
 # Seconds to wait for the walk of another source. It may hang.
