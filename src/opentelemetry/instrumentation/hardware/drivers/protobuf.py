@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
 
 
 def classes(package: str, messages: Mapping[str, Sequence[tuple[int, str, str]]]) -> dict[str, Any]:
@@ -35,3 +36,20 @@ def classes(package: str, messages: Mapping[str, Sequence[tuple[int, str, str]]]
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}
+
+
+def parsed(known: Mapping[str, Any], name: str, data: bytes) -> Any:
+    """Return a message of one of the :func:`classes`.
+
+    Raises:
+        ValueError: The data is another message.
+    """
+    try:
+        return known[name].FromString(data)
+    except DecodeError:
+        raise ValueError(f"it is not a {name}") from None
+
+
+def text(value: str | bytes) -> str:
+    """Return a string of a message. protobuf returns bytes for one that is not UTF-8."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -15,8 +15,9 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Callable
 from importlib.machinery import PathFinder
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.child import Child
@@ -24,6 +25,8 @@ from opentelemetry.instrumentation.hardware.drivers.rpc_status import DEADLINE_E
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
+
+T = TypeVar("T")
 
 MAX_MESSAGE: Final = 1 << 20  # maximum size of an answer in bytes
 
@@ -78,17 +81,18 @@ class Channels:
         self._requests: socket.socket | None = None
         self._file: tuple[int, int] | None = None
 
-    def call(self, address: str, method: str, request: bytes, timeout: float) -> bytes:
-        """Call a method and return the message of the answer.
+    def call(self, address: str, method: str, request: bytes, timeout: float, decode: Callable[[bytes], T]) -> T:
+        """Call a method and return the answer.
 
         Args:
             address: ``host:port``, or ``unix:`` and a path.
             method: ``/package.Service/Method``.
             request: The encoded message.
             timeout: Seconds for the whole call.
+            decode: Decodes the answer, or raises a ValueError.
 
         Raises:
-            DriverError: The call failed. The code is a gRPC status.
+            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
         call = {
             "address": address,
@@ -104,7 +108,10 @@ class Channels:
             self.close()
             raise DriverError(INTERNAL, str(error)) from None
         if "message" in answer:
-            return base64.b64decode(answer["message"])
+            try:
+                return decode(base64.b64decode(answer["message"]))
+            except ValueError as error:
+                raise DriverError(INTERNAL, f"invalid answer: {error}") from None
         code, text = answer["code"], " ".join(answer["text"].split())
         if code == DEADLINE_EXCEEDED:
             text = f"timed out after {timeout:g} s"

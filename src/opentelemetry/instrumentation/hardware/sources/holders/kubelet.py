@@ -5,23 +5,22 @@ https://github.com/kubernetes/kubelet/blob/master/pkg/apis/podresources/v1/api.p
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
-from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.protobuf import classes
+from opentelemetry.instrumentation.hardware.drivers.protobuf import classes, parsed, text
 from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
 
 _METHOD: Final = "/v1.PodResourcesLister/List"
 _TIMEOUT: Final = 2.0  # seconds. The kubelet answers within milliseconds.
+
+_ANSWER: Final = "ListPodResourcesResponse"
 
 # The fields in use.
 _CLASSES: Final[dict[str, Any]] = classes(
     "podresources",
     {
-        "ListPodResourcesResponse": ((1, "pod_resources", "repeated PodResources"),),
+        _ANSWER: ((1, "pod_resources", "repeated PodResources"),),
         "PodResources": (
             (1, "name", "string"),
             (2, "namespace", "string"),
@@ -50,18 +49,11 @@ class Kubelet:
         Raises:
             DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
-        answer = self._channels.call(self._address, _METHOD, b"", _TIMEOUT)
-        try:
-            pods = _CLASSES["ListPodResourcesResponse"].FromString(answer).pod_resources
-        except DecodeError:
-            raise DriverError(INTERNAL, "invalid answer: it is not a ListPodResourcesResponse") from None
+        decode = partial(parsed, _CLASSES, _ANSWER)
+        answer = self._channels.call(self._address, _METHOD, b"", _TIMEOUT, decode)
         return [
-            # protobuf returns bytes for a string that is not UTF-8.
-            [
-                word.decode(errors="replace") if isinstance(word, bytes) else word
-                for word in (pod.namespace, pod.name, container.name, given.resource_name, device)
-            ]
-            for pod in pods
+            [text(word) for word in (pod.namespace, pod.name, container.name, given.resource_name, device)]
+            for pod in answer.pod_resources
             for container in pod.containers
             for given in container.devices
             for device in given.device_ids

@@ -9,9 +9,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
-
-from opentelemetry.instrumentation.hardware.drivers.protobuf import classes
+from opentelemetry.instrumentation.hardware.drivers.protobuf import classes, parsed, text
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 
@@ -62,7 +60,7 @@ def page(data: bytes) -> str:
     Raises:
         ValueError: The data is not a ``MonitorResponse``.
     """
-    return _text(_parsed("MonitorResponse", data).data)
+    return text(parsed(_CLASSES, "MonitorResponse", data).data)
 
 
 def samples(data: bytes) -> list[Sample]:
@@ -71,7 +69,7 @@ def samples(data: bytes) -> list[Sample]:
     Raises:
         ValueError: The data is not a ``MetricResponse``, or has too many samples.
     """
-    metrics = _parsed("MetricResponse", data).metric.metrics
+    metrics = parsed(_CLASSES, "MetricResponse", data).metric.metrics
     if len(metrics) > MAX_SAMPLES:
         raise ValueError(f"it has more than {MAX_SAMPLES} samples")
     return [
@@ -90,9 +88,9 @@ def _labels(attribute: Any) -> Iterator[tuple[str, str | int]]:
     for nested in value.kvlist_attr.attributes:
         yield from _labels(nested)
     if value.HasField("string_attr"):
-        yield _text(attribute.key), _text(value.string_attr)
+        yield text(attribute.key), text(value.string_attr)
     if value.HasField("int_attr"):
-        yield _text(attribute.key), value.int_attr
+        yield text(attribute.key), value.int_attr
 
 
 def _value(gauge: Any) -> Number | None:
@@ -101,16 +99,11 @@ def _value(gauge: Any) -> Number | None:
         if gauge.HasField(field):
             try:
                 value = getattr(gauge, field)
-                value = value if field != "as_string" else float(_text(value))
+                value = value if field != "as_string" else float(text(value))
             except ValueError:
                 return None
             return value if math.isfinite(value) else None
     return None
-
-
-def _text(value: str | bytes) -> str:
-    """Return a text. protobuf returns bytes for a string that is not UTF-8."""
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def _distribution(message: Any) -> dict[str, Any]:
@@ -132,10 +125,3 @@ def _bounds(options: Any, buckets: int) -> list[float]:
     if buckets * math.log(growth) > 400:  # larger than any finite number
         return []
     return [scale * growth**place for place in range(buckets - 1)]
-
-
-def _parsed(name: str, data: bytes) -> Any:
-    try:
-        return _CLASSES[name].FromString(data)
-    except DecodeError:
-        raise ValueError(f"it is not a {name}") from None

@@ -191,7 +191,7 @@ class Accumulator:
         return sums
 
     def forget(self, program: str) -> None:
-        """The next totals at this address are those of another program."""
+        """Record that the next totals at this address come from another program."""
         self._last = {key: last for key, last in self._last.items() if key[1] != program}
 
     def _add(self, key: object, program: str, now: Total) -> Total:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.rpc import Channels
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
 
 TIMEOUT: Final = 0.5  # seconds for a call of the metric service; it usually answers within milliseconds
 
@@ -41,11 +39,8 @@ class Services:
             DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
         request = self._messages.metric_request(name, skip_node_aggregation)
-        answer = self._channels.call(address, _METRIC, request, TIMEOUT)
-        try:
-            return [sample._asdict() for sample in self._messages.samples(answer)]
-        except ValueError as error:
-            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+        samples = self._channels.call(address, _METRIC, request, TIMEOUT, self._messages.samples)
+        return [sample._asdict() for sample in samples]
 
     def monitor(self, address: str, milliseconds: int, level: int) -> str:
         """Return the page that a profiler makes after profiling for some milliseconds.
@@ -54,11 +49,8 @@ class Services:
             DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
         request = self._messages.monitor_request(milliseconds, level)
-        answer = self._channels.call(address, _MONITOR, request, milliseconds / 1000 + _MONITOR_GRACE)
-        try:
-            return self._messages.page(answer)
-        except ValueError as error:
-            raise DriverError(INTERNAL, f"invalid answer: {error}") from None
+        seconds = milliseconds / 1000 + _MONITOR_GRACE
+        return self._channels.call(address, _MONITOR, request, seconds, self._messages.page)
 
     def close(self) -> None:
         """End the child that calls. Safe in a forked child."""
