@@ -33,11 +33,11 @@ _BUFFER: Final = 1 << 13
 # Characters of the Content-Type that are kept: more than a media type and its parameters have.
 _TYPE: Final = 256
 
-_PIECES: Final = 10_000  # a page may come in so many pieces,
-_PIECE: Final = 64  # and in more if each has on average so many bytes
+_PIECES: Final = 10_000  # pieces that a page may come in,
+_PIECE: Final = 64  # and bytes that each further piece must have on average
 
 _PAUSE: Final = 1e-4  # seconds for which the interpreter lock is released,
-_PIECES_PER_PAUSE: Final = 20  # after so many pieces
+_PIECES_PER_PAUSE: Final = 20  # after this number of pieces
 
 _REDIRECT_CODES: Final = (301, 302, 303, 307, 308)
 

@@ -71,7 +71,7 @@ def above_standard_streams(descriptor: int) -> int:
 
 
 def _inheritable() -> Iterator[int]:
-    """Yield the descriptors that a child would inherit: those that the program opened without O_CLOEXEC."""
+    """Yield the descriptors that a child would inherit, because the program opened them without O_CLOEXEC."""
     with suppress(FileNotFoundError):  # without /dev/fd they are inherited
         for name in os.listdir("/dev/fd"):
             with suppress(OSError):  # the descriptor of this listing

@@ -21,7 +21,7 @@ _UNLIMITED = 2**63 - 2**16  # a size that stands for no limit: gVisor reports al
 
 
 class Filesystem(Source):
-    """Mounts of real file systems, without those of containers and images; or those that ``DISK_PATHS`` names."""
+    """Mounts of real file systems, not of containers and images; or the mounts that ``DISK_PATHS`` names."""
 
     name = "filesystem"
     rows = ("system.filesystem.",)

@@ -112,7 +112,7 @@ class Process(Source):
     def readings(self) -> Sequence[Reading]:
         """Return the usual ones, one of counters, and one for spans.
 
-        Those of another process are read with the samples: it may end before the next collection.
+        The counters of another process are read with the samples: it may end before the next collection.
         """
         sampled, slow = super().readings()
         counters = Reading(self._counters, SLOW if self._is_own else sampled.every, before_collection=True)

@@ -42,7 +42,6 @@ class GpuOutput(NamedTuple):
         facts: Those of :data:`~.fields.FACTS` that are known.
         values: The texts of the fields, plausible or not.
         unsupported: By series, why it is left out.
-        texts: The tool's own keys and values.
     """
 
     number: int
@@ -50,7 +49,6 @@ class GpuOutput(NamedTuple):
     facts: Mapping[str, str]
     values: Mapping[Field, str]
     unsupported: Mapping[Series | str, str]
-    texts: Texts
 
 
 def _documents(printed: bytes) -> Iterator[Any]:
@@ -111,7 +109,7 @@ def _text(value: object) -> str:
 
 
 def _mean(engines: Sequence[object]) -> str:
-    """The mean of those that have a number. ``N/A`` without one: the GPU does not have the engines."""
+    """The mean of the engines with a number; ``N/A`` without one, because the GPU does not have them."""
     texts = (str(_text(each.get("value") if isinstance(each, dict) else each)) for each in engines)
     shares = [float(text.removesuffix("%")) for text in texts if re.fullmatch("[0-9]{1,3}(\\.[0-9]+)? ?%?", text)]
     return str(sum(shares) / len(shares)) if shares else "N/A"
@@ -187,7 +185,7 @@ def rocm_smi_gpus(cards: Mapping[int, Texts]) -> list[GpuOutput]:
 def _gpus(
     gpus: Mapping[int, Texts], fields: Mapping[str, Field], keys: Mapping[str, tuple[str, ...]]
 ) -> list[GpuOutput]:
-    """The GPUs in an output. Those without any known field, as partitions are, are left out."""
+    """The GPUs in an output. GPUs without a known field, such as partitions, are left out."""
     outputs = []
     for number, texts in gpus.items():
         facts = {name: fact for name in keys for fact in _facts(texts, keys[name], f.FACTS[name])[:1]}
@@ -204,7 +202,7 @@ def _gpus(
             unsupported[f.ENERGY.series] = "this model counts in an unknown unit, and the counter wraps within minutes"
         if values or unsupported:
             address = facts.get("address", "").lower()
-            outputs.append(GpuOutput(number, address, facts, dict(values.values()), unsupported, texts))
+            outputs.append(GpuOutput(number, address, facts, dict(values.values()), unsupported))
     return outputs
 
 

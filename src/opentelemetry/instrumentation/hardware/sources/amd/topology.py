@@ -41,7 +41,7 @@ class Node(NamedTuple):
     uuid: str
 
     def card(self, known: Collection[str]) -> str:
-        """Address of the card: the node's own if there is such a card, else its function 0."""
+        """Address of the card: the node's own if there is a card, else its function 0."""
         return self.address if self.address in known else f"{self.address[:-1]}0"
 
 

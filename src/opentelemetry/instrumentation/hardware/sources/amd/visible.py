@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
@@ -28,12 +29,13 @@ HIP: Final = ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL
 
 def visibility_rule(topology: Topology) -> VisibilityRule:
     """Return the rule that restricts a program to some of the GPUs."""
-
-    def visible(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
-        return visible_devices(environ, found, topology)
-
     return VisibilityRule(
-        "AMD GPU", "hw.gpu.*", (ROCR, *HIP), visible, "amdgpu", lambda found: assignable(found, topology)
+        "AMD GPU",
+        "hw.gpu.*",
+        (ROCR, *HIP),
+        partial(visible_devices, topology=topology),
+        "amdgpu",
+        partial(assignable, topology=topology),
     )
 
 

@@ -11,10 +11,10 @@ from opentelemetry.instrumentation.hardware.sources.drm.device import DrmDevice,
 from opentelemetry.instrumentation.hardware.sources.drm.fields import NPU_BUSY
 from opentelemetry.instrumentation.hardware.system.files import Files
 
-# Names in the files of processes that differ from those on the bus.
+# Names of drivers in the files of processes, where they differ from the bus.
 _NAMES: Final = ("msm", "amdxdna_accel_driver")
 
-# Those that list the memory of a process, but not its time.
+# Drivers that list the memory of a process, but not its time.
 _UNTIMED: Final = ("nouveau",)
 
 _EACH: Final = "the time of each process only"

@@ -46,7 +46,7 @@ FACTS: Final[Mapping[str, str]] = {
     c.HW_DRIVER_VERSION: "driver_version",
 }
 
-# Columns that older versions of the tool do not know. Its help lists those that it knows.
+# Columns that older versions of the tool do not know. Its help lists the columns that it knows.
 NEWER: Final = ("power.max", "clocks.current.soc")
 
 COLUMNS: Final = (INDEX, MODULE, UUID, ADDRESS, *FACTS.values(), *FIELDS)

@@ -98,7 +98,10 @@ class Library(AcceleratorDriver):
         period = period_for(config.interval)
         discovery = "all" if tuple(config.devices or ()) == ("all",) else "active"
         arguments = [folder, discovery, f"{period:g}"]
-        self._reports = Reports(drivers.stream(tool()), NAME, parse, arguments, period, clock=files.uptime)
+        # This interpreter, isolated from the user's environment.
+        program = ("-I", "-S", str(Path(__file__).with_name("child.py")))
+        child = Tool(NAME, python_executable(), environment=_ENVIRONMENT, arguments=program)
+        self._reports = Reports(drivers.stream(child), NAME, parse, arguments, period, clock=files.uptime)
         self._ipus: dict[int, Ipu] = {}
         self._boards: dict[str, Board] = {}
         self._listed: list[Ipu] = []
@@ -181,9 +184,3 @@ def parse(line: bytes) -> dict[int, dict[str, str]]:
             if number is not None:
                 found.setdefault(number, words)
     return found
-
-
-def tool() -> Tool:
-    """Return the tool for the child: this Python interpreter, isolated from the user's environment."""
-    program = str(Path(__file__).with_name("child.py"))
-    return Tool(NAME, python_executable(), environment=_ENVIRONMENT, arguments=("-I", "-S", program))

@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Intel(AcceleratorSource):
-    """Intel's GPUs, both those that are part of a CPU and cards.
+    """Intel's GPUs: cards, and parts of a CPU.
 
     Attributes:
         gpus: The kernel drivers.

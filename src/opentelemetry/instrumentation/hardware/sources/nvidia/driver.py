@@ -67,6 +67,7 @@ class Library(AcceleratorDriver):
 
     def __init__(self, source: AcceleratorSource, host: Host) -> None:
         self._source = source
+        self._host = host
         try:
             self.nvml: n.Nvml = source.context.drivers.custom("nvml", lambda: _library(source.context))
         except DriverError as error:
@@ -75,22 +76,16 @@ class Library(AcceleratorDriver):
             raise
         self._logged: set[tuple[str, int]] = set()
         self._users: Sequence[tuple[Device, Users]] = ()
-        self._is_listening = False
         try:
-            self._open(host)
+            exists = source.files.exists if source.files else os.path.exists
+            has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER)
+            self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
+            version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
+            self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
+            self.gpus = [self._opened(index) for index in range(self.nvml.count())]
         except BaseException:
             self.nvml.release()
             raise
-
-    def _open(self, host: Host) -> None:
-        source = self._source
-        exists = source.files.exists if source.files else os.path.exists
-        has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER)
-        self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
-        version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
-        self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
-        self._host = host
-        self.gpus = [self._opened(index) for index in range(self.nvml.count())]
 
     def _opened(self, index: int) -> Gpu:
         config = self._source.context.config

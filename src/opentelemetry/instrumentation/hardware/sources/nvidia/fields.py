@@ -170,7 +170,7 @@ ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
     errors("c2c_replay"): (_sum(232, scope=EACH_C2C),),
 }
 
-# Those with ``DETAIL=gpu``.
+# More errors, with ``DETAIL=gpu``.
 MORE_ERRORS: Final[Mapping[Field, tuple[Ids, ...]]] = {
     errors("pcie_nak_received"): (_sum(174),),
     errors("pcie_receiver"): (_sum(175),),
@@ -239,7 +239,7 @@ _XIDS: Final = range(1, 200)  # the numbers that NVIDIA's catalog assigns, and s
 
 
 def xid(number: int | str) -> Field:
-    """Return the counter of the events with a number; those with an unknown number are ``other``."""
+    """Return the counter of the events with a number; an unknown number is ``other``."""
     return _xid(str(number) if number in _XIDS else "other")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-_INTERVAL = 0.1  # least seconds between two samples; the library cannot compare closer ones
+_INTERVAL = 0.1  # minimum seconds between two samples; the library cannot compare closer ones
 
 
 class GpmSamples:

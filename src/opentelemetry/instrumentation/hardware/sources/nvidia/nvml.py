@@ -10,6 +10,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -148,17 +149,14 @@ class Nvml(Binding):
     def processes(self, device: str, kind: str) -> list[Sequence[Any]]:
         """``nvmlDeviceGet<kind>RunningProcesses``: PID, and bytes in use or None."""
         for version in ("_v3", "_v2", ""):
+            form = self._binding.c_nvmlProcessInfo_v2_t if version else _ProcessInfoV1
             try:
-                return self._processes(device, f"nvmlDeviceGet{kind}RunningProcesses{version}", version)
+                ask = self._raw(f"nvmlDeviceGet{kind}RunningProcesses{version}")
+                processes = self._list(form, partial(ask, self._handle(device)))
+                break
             except DriverError as error:
                 if error.code != codes.FUNCTION_NOT_FOUND or not version:
                     raise
-        raise AssertionError  # the last version was asked
-
-    def _processes(self, device: str, name: str, version: str) -> list[Sequence[Any]]:
-        ask, handle = self._raw(name), self._handle(device)
-        form = self._binding.c_nvmlProcessInfo_v2_t if version else _ProcessInfoV1
-        processes = self._list(form, lambda count, room: ask(handle, count, room))
         return [(pid, None if used in _ABSENT else used) for pid, used, *_ in processes]
 
     def shares(self, device: str, since: int) -> list[Sequence[int]]:

@@ -56,7 +56,7 @@ class SmiDevice(Device):
     Attributes:
         texts: The texts of its element by path.
         users: By PID of each process that uses it, the bytes in use.
-        computing: The PIDs of those that compute.
+        computing: The PIDs of the processes that compute.
     """
 
     def __init__(self, id: str, name: str, index: int, parent: str = "") -> None:  # noqa: A002

@@ -119,7 +119,7 @@ def _is_enforced(words: Collection[str], devices: Sequence[FoundDevice]) -> bool
 
 
 def assignable(gpus: Sequence[FoundDevice]) -> Iterator[Assignable]:
-    """Yield the GPUs, and of those that are partitioned the instances. A Jetson has no UUID for CUDA, only an index."""
+    """Yield the GPUs, or the instances of a partitioned one. A Jetson has no UUID for CUDA, only an index."""
     for gpu in gpus:
         name, word = f"GPU {gpu.number}", gpu.id if gpu.id.startswith("GPU-") else str(gpu.number)
         if not gpu.is_divided:

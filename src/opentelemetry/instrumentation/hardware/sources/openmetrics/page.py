@@ -48,7 +48,7 @@ _SUFFIXES: Final[Mapping[str, Mapping[str, bool]]] = {
     "info": {"_info": True},
 }
 
-# Seconds for which the interpreter lock is released after so many lines: a long page delays no other thread.
+# Seconds for which the interpreter lock is released after this number of lines: a long page delays no other thread.
 _PAUSE: Final = 1e-4
 _LINES_PER_PAUSE: Final = 20
 
@@ -128,7 +128,7 @@ def _family_of(name: str, families: Mapping[str, _Family]) -> tuple[_Family | No
 
 
 def paced(each: Iterable[T], count: int = _LINES_PER_PAUSE) -> Iterator[T]:
-    """Yield the same, and release the interpreter lock after so many."""
+    """Yield the same, and release the interpreter lock each time after some."""
     for number, one in enumerate(each, 1):
         yield one
         if number % count == 0:

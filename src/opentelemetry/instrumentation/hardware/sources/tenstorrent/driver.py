@@ -34,7 +34,7 @@ class Kernel(AcceleratorDriver):
             raise Unavailable("tt-kmd has no accelerator", "tt-smi -l should list them in the same environment")
 
     def devices(self) -> Sequence[Npu]:
-        """Return the accelerators, and those that were removed."""
+        """Return all accelerators, also removed ones."""
         for name in names_or_empty(self._files, CLASS):
             number = re.fullmatch("tenstorrent!([0-9]{1,4})", name)
             if number:

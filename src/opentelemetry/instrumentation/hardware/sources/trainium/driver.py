@@ -86,7 +86,7 @@ class Neuron(AcceleratorDriver):
         return True
 
     def devices(self) -> Sequence[NeuronDevice]:
-        """Return the devices that the files list, or else those that the tool lists."""
+        """Return the devices that the files list, or else the tool."""
         self._sysfs.refresh()
         self._is_listening = self._is_listening or self._program.computing()
         report = self._report
