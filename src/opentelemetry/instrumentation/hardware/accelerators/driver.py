@@ -120,14 +120,7 @@ class DriverChoice(NamedTuple):
 def open_first(
     choices: Iterable[DriverChoice], settings: Mapping[str, str | None], has_sign: bool, absent: str, fix: str
 ) -> tuple[AcceleratorDriver, str]:
-    """Open the first driver that works.
-
-    Args:
-        choices: The drivers, in the order in which they are tried.
-        settings: The values of their settings.
-        has_sign: Whether the vendor may be present; without a sign, only drivers with a path in a setting are tried.
-        absent: The reason of Unavailable if no driver was tried.
-        fix: What to do if there is a sign.
+    """Open the first driver that works. Without a sign, only drivers with a path in a setting are tried.
 
     Returns:
         The driver, and a sentence about those before it that do not work; "" if it is the first one.

@@ -31,15 +31,7 @@ class Holder(NamedTuple):
 def held_device(
     vendor: str, driver: AcceleratorDriver, device: Device, sizes: Holders | None, owners: Mapping[int, Owner]
 ) -> HeldDevice:
-    """Return a device with the processes that use it.
-
-    Args:
-        vendor: The name of the source.
-        driver: Knows the share of the time that each process ran.
-        device: The device.
-        sizes: The processes with their memory; None if the driver does not list them.
-        owners: By PID, whom a process works for.
-    """
+    """Return a device with the processes that use it. Without sizes, the driver does not list them."""
     users, shares = None, None
     if sizes is not None:
         users = [(owners.get(pid, {}), size) for pid, size in sizes.items()]

@@ -29,11 +29,7 @@ def missing(devices: Iterable[Device]) -> Iterator[str]:
 
 
 def sentences(devices: Sequence[tuple[str, Mapping[Series | str, str]]]) -> Iterator[str]:
-    """Yield a sentence for each reason why metrics are missing, with the devices that it applies to.
-
-    Args:
-        devices: The names of devices, each with its reasons by series.
-    """
+    """Yield a sentence for each reason why metrics are missing, with the names of the devices that it applies to."""
     names: dict[tuple[Series | str, str], list[str]] = {}
     for device, reasons in devices:
         for series, reason in reasons.items():

@@ -47,13 +47,10 @@ class Record(Drivers):
     """Drivers that write each call and its answer to a capture.
 
     Args:
-        drivers: The drivers to call.
         output: The capture. The caller opens and closes it.
-        capture: The name of the source.
         header: Further entries of the first line: ``nature`` if not "recorded", ``settings`` that are not the default.
         mask: Applied to each string before it is written, to remove data that identifies the machine.
         mask_answer: Applied to the arguments and the encoded answer of each call before.
-        clock: Returns monotonic seconds.
     """
 
     def __init__(

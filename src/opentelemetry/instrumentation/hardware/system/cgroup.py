@@ -47,12 +47,7 @@ class _Counter:
         self._total: float = 0
 
     def read(self, folder: str, count: float | None) -> float | None:
-        """Return the total of all groups.
-
-        Args:
-            folder: The group.
-            count: Its count; None if it cannot be read.
-        """
+        """Return the total of all groups; None if the count of this one cannot be read."""
         if count is None:
             return None
         if folder != self._folder and self._folder:

@@ -39,12 +39,8 @@ class _Entry(NamedTuple):
 
 
 def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
-    """Mounts of real file systems, without those of containers and images; each file system once, at its shortest path.
-
-    Args:
-        mountinfo: ``/proc/self/mountinfo``.
-        filesystems: ``/proc/filesystems``, which marks types without a disk as nodev.
-    """
+    """Mounts of real file systems, not of containers and images; each file system once, at its shortest path."""
+    # A type without a disk is marked as nodev.
     real = _UNBACKED | {line.strip() for line in filesystems.splitlines() if not line.startswith("nodev")}
     mounts: dict[str, Mount] = {}
     for entry in _visible(list(_entries(mountinfo))):

@@ -280,11 +280,7 @@ class TreeCpuTime:
         self._root_age = 0.0
 
     def add(self, tree: Sequence[TreeProcess]) -> None:
-        """Add what was used since the last walk.
-
-        Args:
-            tree: The processes, each behind its parent.
-        """
+        """Add what the processes, each behind its parent, used since the last walk."""
         ended = self._ended({each.pid: each.started for each in tree})
         due: dict[int, float] = {}
         for each in tree:

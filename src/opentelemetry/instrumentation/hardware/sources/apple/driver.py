@@ -46,7 +46,6 @@ class AppleDriver(AcceleratorDriver):
 
     Attributes:
         name: Name of the tool.
-        output: Its newest output.
     """
 
     name: ClassVar[str]
@@ -70,7 +69,6 @@ class AppleDriver(AcceleratorDriver):
 
     def _update(self, output: Output) -> bool:
         """Pass an output to the parts. Returns whether there are new parts."""
-        self.output = output
         count = len(self._parts)
         for part, values in output.values.items():
             if part not in self._parts:

@@ -30,11 +30,9 @@ class GpmSamples:
         self._values: list[tuple[int, float]] | None = None
 
     def compare(self, gpu: Any, instance: int | None) -> list[tuple[int, float]] | None:
-        """Take a sample and compare it with the previous one: for each metric NVML's code and the value.
+        """Take a sample of a GPU, or of a GPU instance, and compare it with the previous one.
 
-        Args:
-            gpu: The handle of the GPU.
-            instance: The GPU instance of a MIG instance.
+        The answer has NVML's code and the value for each metric.
 
         Returns:
             None at the first call; within a tenth of a second the previous answer.

@@ -194,12 +194,9 @@ class Nvml(Binding):
     # -- GPM: means between two samples
 
     def gpm(self, device: str, ids: Sequence[int], instance: int | None = None) -> list[Sequence[Any]] | None:
-        """GPM metrics since the previous call: for each id 0 and the value, or NVML's code and text.
+        """GPM metrics (``NVML_GPM_METRIC_*``) since the previous call: 0 and the value, or NVML's code and text.
 
-        Args:
-            device: A GPU or a MIG instance.
-            ids: ``NVML_GPM_METRIC_*``.
-            instance: The GPU instance that the MIG instance belongs to.
+        A MIG instance needs the number of its GPU instance.
 
         Returns:
             None at the first call; within a tenth of a second the previous answer.

@@ -39,11 +39,7 @@ def shared_memory(users: Users, total: int | None) -> dict[Field, object]:
 
 
 def mean_shares(samples: Sequence[Sequence[int]]) -> Shares:
-    """Return the mean utilization of each process.
-
-    Args:
-        samples: PID, time, and percents; see ``nvmlDeviceGetProcessUtilization``. Implausible ones are left out.
-    """
+    """Return the mean utilization of each process, without implausible samples of PID, time and percents."""
     grouped: dict[int, list[Sequence[int]]] = {}
     for pid, _, *percents in samples:
         if all(0 <= percent <= 100 for percent in percents):

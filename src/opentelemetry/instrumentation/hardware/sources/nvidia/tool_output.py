@@ -163,12 +163,7 @@ def texts(element: Element, prefix: str = "") -> dict[str, str]:
 
 
 def plausible(words: Mapping[str, str], field: Field, spellings: Sequence[str]) -> object:
-    """Return the first plausible value of a field.
-
-    Args:
-        words: Texts by path.
-        field: The field.
-        spellings: Paths, or sums and differences of paths.
+    """Return the first plausible value of a field. A spelling is a path, or a sum or difference of paths.
 
     Raises:
         ValueError: There is none; the text has the reason.

@@ -90,14 +90,7 @@ _KINDS: Final = {name: kind for kind, name in TRANSFERS.items()}
 
 
 def statistic(metric: Metric, distribution: str, label: str, which: str) -> Field:
-    """Return the field of a statistic of a distribution.
-
-    Args:
-        metric: The metric, one of :data:`STATISTICS`.
-        distribution: The distribution.
-        label: The core type of executions, the buffer size of transfers; else "".
-        which: ``mean`` or a quantile.
-    """
+    """Return the field of a mean or quantile. The label is the core type of executions, or the size of transfers."""
     attributes = {c.TPU_STATISTIC: which}
     if metric is c.GOOGLE_TPU_HLO_EXECUTION_LATENCY and label:
         attributes[c.TPU_CORE_TYPE] = label

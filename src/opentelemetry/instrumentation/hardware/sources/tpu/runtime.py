@@ -170,13 +170,7 @@ class Accumulator:
         self._sums: dict[object, Total] = {}
 
     def sums(self, name: str, answers: Mapping[str, Samples], key: Callable[[Sample], Key | None]) -> dict[Key, Total]:
-        """Return the totals of a distribution over all programs, grouped by a key of its samples.
-
-        Args:
-            name: The name of the distribution.
-            answers: The samples of each program.
-            key: Returns the key of a sample; None to leave the sample out.
-        """
+        """Return the totals of a distribution over all programs, by a key of its samples; None leaves one out."""
         sums: dict[Key, Total] = {}
         for program, samples in answers.items():
             groups: dict[Key, list[Sample]] = {}

@@ -84,11 +84,8 @@ class Sysfs:
     def errors(self, device: int, reported: Mapping[str, int]) -> dict[str, int]:
         """Return the memory errors since the driver was loaded, by the name of the counter.
 
-        The driver reports 0 while it cannot read a device, so a 0 after a higher value is dropped.
-
-        Args:
-            device: The number of the device.
-            reported: Neuron-monitor's counters, used for those without a file.
+        A counter without a file is that of neuron-monitor. The driver reports 0 while it cannot read a device, so a 0
+        after a higher value is dropped.
         """
         counters: dict[str, int] = {}
         for name in ERRORS:
