@@ -17,20 +17,25 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from functools import cache, partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from tests.slow.fuzz import validity
 from tests.slow.fuzz.machines import places
 from tests.sources import cards, macs, npus, pages, radeons, tpus
 from tests.sources.machines import STRANGER
 from tests.sources.npus import HOST, Npus, program, report, runtime
-from tests.sources.tree import Speaking, Tree
+from tests.sources.nvidia.test_integrated import JETPACK_6
+from tests.sources.tree import Fabricated, Speaking, Tree
 from tests.tools import amdsysfs
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, UTILIZATION, Clients
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http, rpc
+from opentelemetry.instrumentation.hardware.drivers.child import Output
+from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint, EndpointConfigError, endpoints
@@ -43,14 +48,16 @@ from opentelemetry.instrumentation.hardware.sources.apple import tool_output as 
 from opentelemetry.instrumentation.hardware.sources.apple.device import Part
 from opentelemetry.instrumentation.hardware.sources.gaudi.device import Hpu
 from opentelemetry.instrumentation.hardware.sources.gaudi.driver import Table
+from opentelemetry.instrumentation.hardware.sources.holders import kubelet
 from opentelemetry.instrumentation.hardware.sources.nvidia import tool_output as smi
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Parser
+from opentelemetry.instrumentation.hardware.sources.tpu import addresses, messages, profiler
 from opentelemetry.instrumentation.hardware.sources.tpu import fields as tpu_fields
-from opentelemetry.instrumentation.hardware.sources.tpu import messages, profiler
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
 # Inputs that were findings, in a folder for each target. The suite replays them.
@@ -450,6 +457,96 @@ def _fdinfo_seeds() -> Iterator[bytes]:
         yield b"\0".join(texts)
 
 
+_JETSON: Final = sorted(path for path in JETPACK_6 if not path.startswith("/sys/module/"))
+
+
+def jetson(data: bytes) -> None:
+    """One file of a Jetson without NVML, which the first byte selects, by the whole source."""
+    path = _JETSON[(data or b"\0")[0] % len(_JETSON)]
+    with suppress(Unavailable):
+        drivers = Fabricated(Tree({**JETPACK_6, path: data[1:]}))
+        validity.points(_whole(drivers, "nvidia", nvml="off", nvidia_smi="off"))
+
+
+def _jetson_seeds() -> Iterator[bytes]:
+    for number, path in enumerate(_JETSON):
+        content = JETPACK_6[path]
+        yield bytes((number,)) + (content.encode() if isinstance(content, str) else b"1")
+
+
+# -- schedulers
+
+
+_HELD: Final = HeldDevice(
+    "nvidia",
+    {"gpu-1f", "0000:01:00.0"},
+    1,
+    {c.HW_ID: "GPU-1f", c.HW_NAME: "GPU 1", c.HW_TYPE: "gpu"},
+    50 << 30,
+    [({c.K8S_POD_UID: "u-1"}, 1 << 30)],
+)
+
+
+def _holders(tree: Tree, **settings: str) -> None:
+    make, config = _source("holders", **settings)
+    context = SourceContext(config, Fabricated(tree), STRANGER, environ={}, held={"nvidia": [_HELD]}, labels={})
+    source = make(context)
+    source.open()
+    validity.points(source.read_all())
+
+
+def pod_resources(data: bytes) -> None:
+    """An answer of the kubelet."""
+    files: dict[str, str | bytes | OSError] = {"/kubelet.sock": "", "/var/log/pods/ml_train-0_u-1/0.log": ""}
+
+    def call(*arguments: Any) -> object:
+        try:
+            return arguments[-1](data)
+        except ValueError as error:
+            raise DriverError(INTERNAL, str(error)) from None
+
+    before = rpc.Channels.call
+    rpc.Channels.call = call  # type: ignore[assignment, method-assign]
+    try:
+        _holders(Tree(files), pod_resources="/kubelet.sock", job_files="off")
+    finally:
+        rpc.Channels.call = before  # type: ignore[method-assign]
+
+
+def _pod_seeds() -> Iterator[bytes]:
+    for resource, device in (("nvidia.com/gpu", "GPU-1f"), ("nvidia.com/gpu", "1"), ("acme.com/x", "0000:01:00.0::2")):
+        answer = kubelet._CLASSES["ListPodResourcesResponse"]()
+        pod = answer.pod_resources.add(name="train-0", namespace="ml")
+        pod.containers.add(name="main").devices.add(resource_name=resource, device_ids=[device, "other"])
+        yield answer.SerializeToString()
+
+
+def job_files(data: bytes) -> None:
+    """The file of a device, with a job in each line."""
+    _holders(Tree({"/jobs/GPU-1f": data}), pod_resources="off", job_files="/jobs")
+
+
+class _Answering(Drivers):
+    """Drivers whose commands print this."""
+
+    def __init__(self, output: bytes) -> None:
+        super().__init__()
+        self._output = output
+
+    def command(self, tool: Tool) -> Command:
+        del tool
+        return cast(Command, self)
+
+    def run(self, *_: object) -> Output:
+        return Output(0, self._output)
+
+
+def cloud_tpu_client(data: bytes) -> None:
+    """What Google's client says of the address of a TPU node."""
+    with suppress(OSError):
+        validity.printable(addresses.resolved(_Answering(data), "my-tpu", {}))
+
+
 # -- settings
 
 
@@ -554,6 +651,16 @@ TARGETS: Final[Mapping[str, Target]] = {
     "sysfs": _of("hwmon", "infiniband", "powercap"),
     "amdgpu": _of("amd"),
     "neuron": _of("trainium"),
+    "jetson": Target(jetson, _jetson_seeds, 512),
+    "pod_resources": Target(pod_resources, _pod_seeds),
+    "job_files": Target(job_files, lambda: [b"77 4242\n78\n", b"[1]@x.y:z"]),
+    "cloud_tpu_client": Target(
+        cloud_tpu_client,
+        lambda: [
+            b'[{"ipAddress": "10.1.2.3", "port": "8470"}, {"ipAddress": "10.1.2.4"}]',
+            b'[{"ipAddress": "fd00::3", "port": null}]',
+        ],
+    ),
     "cards": _of("drm", "intel", "tenstorrent"),
     "environment": Target(environment, _setting_seeds),
     "endpoint_file": Target(endpoint_file, lambda: _FILES),
