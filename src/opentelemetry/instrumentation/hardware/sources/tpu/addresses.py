@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.json import decoded, table
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -113,9 +113,10 @@ def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
     try:
         if output.code:
             raise ValueError(last_line or f"exit status {output.code}")
-        first = json.loads(output.stdout)[0]
-        host = str(first["ipAddress"])
-        host = f"[{host}]" if ":" in host and not host.startswith("[") else host
-        return _with_profiler_port(f"{host}:{int(first.get('port') or _NODE_PORT)}")
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        listed = decoded(output.stdout)
+        first = table(listed[0]) if isinstance(listed, list) and listed else {}
+        ip = ipaddress.ip_address(str(first.get("ipAddress", "")).strip("[]").partition("%")[0])
+        port = int(first.get("port") or _NODE_PORT)
+        return _with_profiler_port(f"[{ip}]:{port}" if ip.version == 6 else f"{ip}:{port}")
+    except (ValueError, TypeError, OverflowError) as error:
         raise OSError(f"the address of TPU_NAME={node} cannot be looked up: {error}") from None
