@@ -179,7 +179,12 @@ class PsutilMachine:
 
     def process(self, pid: int) -> Process:
         if self._attributes is None:
-            self._attributes = [name for name in _ATTRIBUTES if self._is_supported(pid, name)]
+            supported = []
+            for name in _ATTRIBUTES:
+                with suppress(ValueError):  # psutil does not have it on this system
+                    self._psutil.call("Process.as_dict", pid, [name])
+                    supported.append(name)
+            self._attributes = supported
         each = self._attributes_of(pid, self._attributes)
         memory, io, switches = each["memory_info"], each.get("io_counters"), each.get("num_ctx_switches")
         return Process(
@@ -203,14 +208,6 @@ class PsutilMachine:
 
     def resident(self, pid: int) -> int | None:
         return self.process(pid).resident
-
-    def _is_supported(self, pid: int, name: str) -> bool:
-        """Whether psutil has this attribute of processes on this system."""
-        try:
-            self._psutil.call("Process.as_dict", pid, [name])
-        except ValueError:
-            return False
-        return True
 
     def _attributes_of(self, pid: int, names: Sequence[str]) -> Any:
         """Attributes of a process.

@@ -94,7 +94,13 @@ class Neuron(AcceleratorDriver):
         if not numbers and report is None:
             return []
         devices = [self._devices.setdefault(each, NeuronDevice(each, self._sysfs)) for each in numbers or [0]]
-        per_device = self._cores_per_device()
+        logical = self._logical()
+        physical = next(iter(self._sysfs.cores.values()), None)
+        per_device = None  # cores of a device, as programs see them
+        if physical and physical % logical == 0:
+            per_device = physical // logical
+        elif logical == 1:
+            per_device = self._hardware.cores
         for device in devices:
             device.is_listed = bool(numbers)
             device.hardware = self._hardware
@@ -110,14 +116,6 @@ class Neuron(AcceleratorDriver):
         if self._sysfs.text(next(iter(self._sysfs.cores), 0), "device_name") not in _GROUPING:
             return 1
         return 1 if self._environ.get(_LOGICAL) == "1" else 2
-
-    def _cores_per_device(self) -> int | None:
-        """Return the number of cores of a device, as programs see them; None if unknown."""
-        logical = self._logical()
-        physical = next(iter(self._sysfs.cores.values()), None)
-        if physical and physical % logical == 0:
-            return physical // logical
-        return self._hardware.cores if logical == 1 else None
 
     def _place_cores(self, devices: Sequence[NeuronDevice], report: Report | None, per_device: int | None) -> None:
         """Assign the cores to their devices, with the utilization and memory that all runtimes report."""

@@ -145,6 +145,11 @@ def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
         stats = _group(report, "execution_stats", of_runtime, errors)
         counters = _group(report, "neuroncore_counters", of_runtime, errors)
         cpu = table(_group(report, "neuron_runtime_vcpu_usage", of_runtime, errors).get("vcpu_usage"))
+        percents = {}
+        for core, counter in _by_core(counters.get("neuroncores_in_use")):
+            percent = _number(counter.get("neuroncore_utilization"), 101)
+            if percent is not None:
+                percents[core] = min(percent, 100)
         yield Runtime(
             pid,
             tag,
@@ -156,19 +161,12 @@ def _runtimes(entries: object, errors: list[str]) -> Iterator[Runtime]:
             ),
             _counts(breakdown.get("host"), HOST_MEMORY),
             {core: _counts(each, CORE_MEMORY) for core, each in _by_core(breakdown.get("neuroncore_memory_usage"))},
-            dict(_percents(counters.get("neuroncores_in_use"))),
+            percents,
             _counts(stats.get("execution_summary"), RESULTS),
             _counts(stats.get("error_summary"), ERRORS),
             dict(_latencies(stats.get("latency_stats"))),
             _known({mode: _number(cpu.get(mode), 100) for mode in ("user", "system")}),
         )
-
-
-def _percents(cores: object) -> Iterator[tuple[int, Number]]:
-    for core, counters in _by_core(cores):
-        percent = _number(counters.get("neuroncore_utilization"), 101)
-        if percent is not None:
-            yield core, min(percent, 100)
 
 
 def _latencies(stats: object) -> Iterator[tuple[tuple[str, str], Number]]:
