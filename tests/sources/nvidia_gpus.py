@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
@@ -12,7 +11,7 @@ from types import MappingProxyType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from tests.sources.playing import Playing, playing
+from tests.sources.playing import Collected, Playing, playing
 from tests.sources.tree import Tree
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, Value, still
@@ -61,8 +60,14 @@ class SimulatedGpus:
         self.runner.read(everything=due)
         self.stage._session.after_reading()
 
+    def ticks(self, count: int, seconds: float = 2.0, changes: Mapping[str, Value | None] | None = None) -> Exported:
+        """Advance the clock, change the driver and read all sources so many times, and collect once, at the end."""
+        for _ in range(count):
+            self.sample(seconds, changes, due=True)
+        return self.collect()
+
     def collect(self) -> Exported:
-        return Exported(self.stage.collect())
+        return Exported(self.stage.points())
 
     def up(self) -> bool:
         """Whether the source is healthy."""
@@ -81,13 +86,11 @@ class Exported:
         points: By name and attributes, the value.
     """
 
-    def __init__(self, lines: list[str]) -> None:
+    def __init__(self, points: Iterable[Collected]) -> None:
         self.points: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
         self.units: dict[str, str] = {}
-        for line in lines:
-            name, attributes, value, unit, kind = _LINE.fullmatch(line).groups()  # type: ignore[union-attr]
-            pairs = re.findall(r"([a-z._]+)=((?:(?!,[a-z._]+=).)*)(?:,|$)", attributes)
-            self.points[name, frozenset(pairs)] = float(value)
+        for name, attributes, value, unit, kind in points:
+            self.points[name, frozenset(attributes.items())] = float(value)
             self.units[name] = f"{unit} {kind}"
 
     def of(self, name: str, **attributes: str) -> dict[frozenset[tuple[str, str]], float]:
@@ -120,9 +123,6 @@ class Exported:
 
 
 OUTERMOST = "pid:[4026531836]"
-
-_LINE = re.compile(r"(\S+?)\{(.*)\} (\S+) (\S+) (\S+)")
-
 
 MEMORY = 128 << 30  # bytes of the machine's memory
 

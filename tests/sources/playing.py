@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -56,6 +56,16 @@ class _Stepped(Session):
             runner.close()
 
 
+class Collected(NamedTuple):
+    """A point that the SDK collected, with its values as text."""
+
+    name: str
+    attributes: dict[str, str]
+    value: str
+    unit: str
+    kind: str
+
+
 class Playing:
     """An instrumented program with a clock that the test sets.
 
@@ -84,8 +94,12 @@ class Playing:
 
     def collect(self) -> list[str]:
         """What the SDK collects now, a sorted line for each point."""
+        return sorted(map(_line, self.points()))
+
+    def points(self) -> list[Collected]:
+        """The points that the SDK collects now."""
         data = self._reader.get_metrics_data()
-        return sorted(_lines(data)) if data is not None else []
+        return list(_points(data)) if data is not None else []
 
     def remarks(self) -> list[str]:
         """Return the missing metrics with reasons, as ``doctor`` shows them."""
@@ -121,13 +135,13 @@ def playing(
         yield Playing(reader, made[0], clock)
         ours.uninstrument()
         data = reader.get_metrics_data()
-        assert data is None or not list(_lines(data)), "something is exported after uninstrument()"
+        assert data is None or not list(_points(data)), "something is exported after uninstrument()"
     finally:
         ours.uninstrument() if ours.is_instrumented_by_opentelemetry else None
         provider.shutdown()
 
 
-def _lines(data: MetricsData) -> Iterator[str]:
+def _points(data: MetricsData) -> Iterator[Collected]:
     for resource in data.resource_metrics:
         for scope in resource.scope_metrics:
             for metric in scope.metrics:
@@ -136,10 +150,13 @@ def _lines(data: MetricsData) -> Iterator[str]:
                     kind = "counter" if metric.data.is_monotonic else "updowncounter"
                 for point in metric.data.data_points:
                     assert isinstance(point, NumberDataPoint)
-                    attributes = ",".join(
-                        f"{name}={value!s}" for name, value in sorted((point.attributes or {}).items())
-                    )
-                    yield f"{metric.name}{{{attributes}}} {_number(point.value)} {metric.unit} {kind}"
+                    attributes = {name: str(value) for name, value in (point.attributes or {}).items()}
+                    yield Collected(metric.name, attributes, _number(point.value), metric.unit or "", kind)
+
+
+def _line(point: Collected) -> str:
+    attributes = ",".join(f"{name}={value}" for name, value in sorted(point.attributes.items()))
+    return f"{point.name}{{{attributes}}} {point.value} {point.unit} {point.kind}"
 
 
 def _number(value: float) -> str:

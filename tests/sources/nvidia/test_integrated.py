@@ -55,8 +55,7 @@ def test_memory_is_missing_while_a_process_list_fails(tmp_path: Path, call: str)
         assert machine.tick(0).of("hw.gpu.memory.usage") == {}
         assert machine.unsupported("hw.gpu.memory.usage")[0].endswith("Timeout")
         machine.fake.set_lines({f"gpu0.{call}": listed((11, 5 * MIB))})
-        for _ in range(4):
-            now = machine.tick(10)
+        now = machine.ticks(4, 10)
         assert now.one("hw.gpu.memory.usage") == 5 * MIB
 
 
@@ -159,7 +158,8 @@ def test_jetson_with_nvml_has_utilization_clock_and_temperature_from_the_kernel(
 def test_jetson_without_nvml_is_read_from_the_kernel_alone(name: str) -> None:
     settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": "off"}
     with playing(lambda source: OnHost(TREES[name]), settings) as stage:
-        now = Exported([line for line in stage.tick() if not line.startswith("#")])
+        stage.read()
+        now = Exported(stage.points())
         assert values(now) == VALUES
         assert now.one("hw.status", hw_state="ok") == 1
         (info,) = now.of("hw.gpu.info")
@@ -186,7 +186,8 @@ def test_jetson_whose_files_fail_is_failed(tmp_path: Path) -> None:
     broken = {path: OSError(EAGAIN, "?") for path in JETPACK_6 if path.startswith((folder, f"{THERMAL}1/temp"))}
     settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": "off"}
     with playing(lambda source: OnHost({**JETPACK_6, **broken}), settings) as stage:
-        now = Exported([line for line in stage.tick() if not line.startswith("#")])
+        stage.read()
+        now = Exported(stage.points())
         assert now.one("hw.status", hw_state="failed") == 1
         assert any(f"GPU 0 does not respond: {folder}/device/load cannot be read" in text for text in stage.remarks())
 
