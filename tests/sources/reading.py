@@ -25,7 +25,7 @@ class Portable(Drivers):
 
 
 @cache
-def _class(name: str) -> type[Source]:
+def class_of(name: str) -> type[Source]:
     """The class of a source; finding entry points takes longer than a reading."""
     return discover()[name]()
 
@@ -40,7 +40,7 @@ def opened(
 ) -> Iterator[Source]:
     """A source that is open, and is closed afterwards."""
     site = SourceContext(Config.read({**(settings or {}), **more}, {}), drivers or Drivers(), pid or os.getpid())
-    source = _class(name)(site)
+    source = class_of(name)(site)
     source.open()
     try:
         yield source

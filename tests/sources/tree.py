@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from errno import EINVAL, ENOENT, ESRCH
+from functools import cache
 from typing import Any, cast
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -17,7 +18,12 @@ from opentelemetry.instrumentation.hardware.system.files import Files, Filesyste
 
 
 def _place(path: str) -> str:
-    parts = ["{pid}" if part == str(os.getpid()) else part for part in path.split("/")]
+    return _of_process(path, str(os.getpid()))
+
+
+@cache
+def _of_process(path: str, pid: str) -> str:
+    parts = ["{pid}" if part == pid else part for part in path.split("/")]
     if parts[1:3] == ["proc", "self"]:
         parts[2] = "{pid}"
     return "/".join(parts)

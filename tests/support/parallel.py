@@ -6,6 +6,7 @@ workers runs them when those are done. Without workers they run last.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator
 from typing import Any
@@ -40,6 +41,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = others
     else:
         items[:] = others + alone
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections, of which a test makes many, leave out the modules and tests."""
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

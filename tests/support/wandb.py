@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Point, Snapshot, Values
+from opentelemetry.instrumentation.hardware.pipeline import session as session_module
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -36,13 +38,19 @@ class Watched:
 
 @contextmanager
 def watched(sources: str, pid: int, drivers: Drivers | None = None, **settings: object) -> Iterator[Watched]:
-    """A session of sources with the drivers of a machine; by default of this one."""
+    """A session of sources with the drivers of a machine; by default of this one.
+
+    Simulated drivers need no time between the first two readings.
+    """
     config = wandb.needs(Config.read({"sources": sources, **settings}, {}))
     make = None if drivers is None else lambda name: drivers
+    pause = session_module._PAUSE if drivers is None else 0.001
     session = Session(config, pid, 1.0, make)
     session.start()
     try:
-        yield Watched(session, pid)
+        with patch.object(session_module, "_PAUSE", pause):
+            watching = Watched(session, pid)
+        yield watching
     finally:
         session.close()
 
