@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from tests.support import traces
 from tests.support.children import descriptors
 from tests.support.waiting import wait_for
@@ -51,18 +51,24 @@ FAST = {
     "test_settings.py",
 }
 
-# What files in these folders are named after that run whole programs, other readers, or many readings.
+# What files in these folders are named after that run whole programs, other readers, or many readings. Single tests of
+# this kind are marked `whole`.
 WHOLE = {
     "cost",
+    "descendants",
+    "driver",
     "faults",
     "forks",
     "independent",
     "new_metric",
     "new_vendor",
     "presence",
+    "process",
     "programs",
     "real",
     "reporter",
+    "rpc",
+    "tpu",
 }
 
 
@@ -72,18 +78,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """On other systems, leave out the tests that need Linux."""
-    if sys.platform.startswith("linux") or not collection_path.name.startswith("test_"):
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """On other systems, leave out the tests that need Linux. For the fast part, import no other test."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    if config.option.markexpr == "fast" and not _may_be_fast(collection_path):
+        return True
+    if sys.platform.startswith("linux"):
         return None
     return collection_path.relative_to(Path(__file__).parent).as_posix() not in PORTABLE or None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the fast part."""
-    path = item.path.relative_to(Path(__file__).parent)
-    if path.parts[0] in FAST and path.stem.removeprefix("test_") not in WHOLE:
+    """Mark the fast part. A search through random inputs is not in it."""
+    test = getattr(item, "function", None)
+    if _may_be_fast(item.path) and not item.get_closest_marker("whole") and not is_hypothesis_test(test):
         item.add_marker("fast")
+
+
+def _may_be_fast(module: Path) -> bool:
+    path = module.relative_to(Path(__file__).parent)
+    return path.parts[0] in FAST and path.stem.removeprefix("test_") not in WHOLE
 
 
 def pytest_configure() -> None:

@@ -451,6 +451,7 @@ def test_reopening_sources_while_another_thread_collects() -> None:
     assert len(stage.player.opened) >= 100
 
 
+@pytest.mark.whole
 def test_closed_connections_do_not_end_a_program_with_the_default_action_of_sigpipe() -> None:
     done = run(command("processes/closed_connections"))
     assert done.returncode == 0, done.stderr

@@ -31,6 +31,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from io import StringIO
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from tests.sources.npus import NPUS
 from tests.sources.pages import CAPTURES as PAGES
 from tests.sources.playing import playing
 from tests.sources.radeons import RADEONS
+from tests.sources.reading import class_of
 from tests.sources.sensors import SENSORS
 from tests.sources.simulated import SIMULATIONS, captures
 from tests.sources.tpus import TPUS
@@ -93,7 +95,7 @@ def _recorded(story: Story) -> str:
     site = SourceContext(
         Config.read({"sources": [story.source], **story.settings}, {}), record, story.pid or os.getpid()
     )
-    source = discover()[story.source]()(site)
+    source = class_of(story.source)(site)
     try:
         source.open()
         for number, seconds in enumerate(story.ticks):
@@ -117,6 +119,7 @@ PAGES_BY_NAME = {f"openmetrics/{name}": text for name, text in PAGES.items()}
 CAPTURES = sorted({*FILES, *SIMULATED, *STORIES_BY_NAME, *PAGES_BY_NAME})
 
 
+@cache
 def _text(name: str) -> str:
     """A capture, read from its file or made in memory."""
     if name in STORIES_BY_NAME:
@@ -177,6 +180,7 @@ def _sees_host_pids() -> bool:
         return False
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(not _sees_host_pids(), reason="the source makes other calls in a pid namespace")
 def test_simulated_captures_are_up_to_date() -> None:
     def calls(text: str) -> list[str]:

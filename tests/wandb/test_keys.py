@@ -548,6 +548,7 @@ def machine_of(tmp_path: Path) -> Callable[..., FakeNvml]:
     return lambda *gpus, **options: FakeNvml(tmp_path, *gpus, **options)
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("name", cases(0, 0))
 def test_gpu_keys_are_nvml_answers_times_factors(many: Many, name: str) -> None:
     index, case = list(many.cases).index(name), many.cases[name]
@@ -563,6 +564,7 @@ def test_gpu_keys_are_nvml_answers_times_factors(many: Many, name: str) -> None:
     assert of(row, index, "gpu.process") == (twins if case.used else {}), "the whole GPU's, once more"
 
 
+@pytest.mark.whole
 def test_nvml_is_shut_down_and_only_the_lost_gpu_is_logged(many: Many) -> None:
     assert many.answer.stderr.splitlines() == [
         "otel-hardware: GPU 4 (gpu4): GPU is lost; its metrics are missing until it responds"
@@ -575,18 +577,21 @@ def test_nvml_is_shut_down_and_only_the_lost_gpu_is_logged(many: Many) -> None:
     assert calls["GpmSampleAlloc"] == calls["GpmSampleFree"] > 0
 
 
+@pytest.mark.whole
 def test_driver_without_memory_info_v2_counts_reserved_memory_as_used(machine_of: Callable[..., FakeNvml]) -> None:
     (row,) = rows(machine_of(card(a100(0)), without=("nvmlDeviceGetMemoryInfo_v2",))).rows
     assert row["gpu.0.memoryAllocatedBytes"] == (40_000 + 693) * MIB
     assert row["gpu.0.memoryAllocated"] == pytest.approx((40_000 + 693) / 81_920 * 100, rel=1e-3)
 
 
+@pytest.mark.whole
 def test_devices_option_selects_gpus(machine_of: Callable[..., FakeNvml]) -> None:
     answer = rows(machine_of(hopper(), geforce(1)), "--devices", "1")
     assert answer.stderr == ""
     assert answer.rows == [pytest.approx(numbers(1, expected(geforce(1))), rel=1e-5)]
 
 
+@pytest.mark.whole
 def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> None:
     driver = machine_of(h100(0))
     driver.set_lines({"Init": refused(18)})
@@ -597,12 +602,14 @@ def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> 
     ]
 
 
+@pytest.mark.whole
 def test_sources_without_nvidia_make_no_nvml_call(machine_of: Callable[..., FakeNvml]) -> None:
     driver = machine_of(h100(0))
     assert rows(driver, "--sources=-nvidia") == Answer([{}], "")
     assert not driver.calls()
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(Nvidia.prepare(Config()), reason="this machine has an NVIDIA driver")
 def test_nvml_is_not_loaded_without_a_sign_of_a_driver(machine_of: Callable[..., FakeNvml]) -> None:
     driver = machine_of(h100(0))

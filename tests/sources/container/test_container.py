@@ -486,6 +486,7 @@ def _wait_for_throttling(container: Source) -> None:
     assert 0 < of(c.CONTAINER_CPU_THROTTLED_PERIODS) <= of(c.CONTAINER_CPU_PERIODS)
 
 
+@pytest.mark.whole
 def test_real_group_with_limits_agrees_with_psutil(group: Group) -> None:
     """A child that computes in a group with limits, which are then changed."""
     size = 64 * MIB
@@ -512,6 +513,7 @@ def test_real_group_with_limits_agrees_with_psutil(group: Group) -> None:
             assert value(found, c.PROCESS_MEMORY_UTILIZATION) == resident / (300 * MIB)
 
 
+@pytest.mark.whole
 def test_real_group_is_that_of_the_limit_where_groups_are_nested(group: Group) -> None:
     """The limits are two levels above the process. Its neighbour counts against them as well."""
     group.limit_memory(256 * MIB)
@@ -536,6 +538,7 @@ def test_real_group_is_that_of_the_limit_where_groups_are_nested(group: Group) -
         assert 16 * MIB <= value(tighter, c.CONTAINER_MEMORY_USAGE) < 64 * MIB, "without the neighbour"
 
 
+@pytest.mark.whole
 def test_working_set_is_the_memory_that_counts_before_the_group_is_out_of_memory(group: Group, tmp_path: Path) -> None:
     """Page cache fills the group up to its limit, and is dropped when memory is needed."""
     limit, held = 96 * MIB, 32 * MIB
@@ -552,6 +555,7 @@ def test_working_set_is_the_memory_that_counts_before_the_group_is_out_of_memory
         assert working_set < limit * 0.8, "what can be reclaimed is not in the working set"
 
 
+@pytest.mark.whole
 def test_group_that_runs_out_of_memory_is_still_reported_and_the_kill_is_counted(group: Group) -> None:
     group.limit_memory(64 * MIB)
     with (
@@ -570,6 +574,7 @@ def test_group_that_runs_out_of_memory_is_still_reported_and_the_kill_is_counted
         assert value(all_of(host), c.SYSTEM_MEMORY_OOM_KILLS) > kills
 
 
+@pytest.mark.whole
 def test_real_group_of_version_2_agrees_with_its_file() -> None:
     """The only hierarchy that is mounted is that of version 2. It may have no controllers."""
     found = scene("machines/cgroup2")

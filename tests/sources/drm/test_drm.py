@@ -194,6 +194,7 @@ print(json.dumps([[parse_fdinfo(text) for text in json.loads(sys.argv[1])], Inte
 """
 
 
+@pytest.mark.whole
 def test_glances_reads_the_same_numbers(tmp_path: Any) -> None:
     need(glances)
     engines = {"engine_fragment": "5000000 ns", "engine_vertex-tiler": "3000000 ns"}

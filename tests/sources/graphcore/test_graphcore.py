@@ -496,6 +496,7 @@ def test_gcipuinfo_is_not_imported_without_an_ipu(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "asked").exists()
 
 
+@pytest.mark.whole
 def test_absent_npu_sources_import_no_library_and_leave_no_thread() -> None:
     """Holds for the sources of IPUs, TPUs and Neuron devices."""
     found = json.loads(run(command("machines/npu_absent")).stdout)

@@ -89,6 +89,7 @@ def test_owner_of_a_hidden_process_is_unknown() -> None:
     assert owner(7, Tree({"/proc/7/cgroup": "0::/\n"})) == {}
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="another user needs root")
 def test_owner_needs_no_privilege() -> None:
     """A process of another user is read by nobody, who may not read its environment."""
@@ -255,6 +256,7 @@ def asked(tmp_path: Path, devices: list[HeldDevice]) -> Holders:
     return source
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(
     ("resource", "name"),
     [
@@ -272,6 +274,7 @@ def test_kubelet_names_the_pod_of_a_device(tmp_path: Path, kubelet: Kubelet, res
     source.close()
 
 
+@pytest.mark.whole
 def test_index_counts_the_devices_of_its_vendor(tmp_path: Path, kubelet: Kubelet) -> None:
     kubelet.give(
         Given("ml", "train-0", "main", "amd.com/gpu", ["1"]), Given("ml", "nic", "main", "acme.com/nic", ["1"])
@@ -281,6 +284,7 @@ def test_index_counts_the_devices_of_its_vendor(tmp_path: Path, kubelet: Kubelet
     source.close()
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("answer", [grpc.StatusCode.PERMISSION_DENIED, b"\xff\xff", b"\x0a\x05"])
 def test_kubelet_that_fails_is_named(tmp_path: Path, kubelet: Kubelet, answer: Any) -> None:
     kubelet.answer = answer

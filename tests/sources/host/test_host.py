@@ -329,12 +329,12 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
 # Without /proc/meminfo: one read returns all of it, and some of its lines are optional.
 @pytest.mark.parametrize("path", [path for path in TABLES if path != "/proc/meminfo"])
 def test_truncated_proc_file_gives_no_wrong_value(path: str) -> None:
-    whole = _read(metal(0))
-    text = _files(metal(0))[path]
+    machine = metal(0)
+    whole = _read(machine)
+    text = _files(machine)[path]
     assert isinstance(text, str)
     step = max(1, len(text) // 50)
     for cut in range(0, len(text), step):
-        machine = metal(0)
         _files(machine)[path] = text[:cut]
         wrong = {series: number for series, number in _read(machine).items() if whole[series] != number}
         assert not wrong, f"{path} cut to {text[:cut][-40:]!r} gives {wrong}"
@@ -490,6 +490,7 @@ with opened("host", interfaces=names) as host:
 """
 
 
+@pytest.mark.whole
 def test_proc_net_dev_longer_than_a_page_is_read_whole() -> None:
     """/proc/net/dev of a machine with many interfaces: one read returns at most a page."""
     if not (shutil.which("unshare") and shutil.which("ip") and os.geteuid() == 0):

@@ -67,6 +67,7 @@ def test_invalid_counter_text_is_absent(text: str) -> None:
     }
 
 
+@pytest.mark.whole
 def test_snapshot_finds_adapters_in_sysfs() -> None:
     found = children.scene("machines/rdma_machine", "otel-hardware", "snapshot", "--window", "0.1", "--format", "json")
     points = {

@@ -132,6 +132,7 @@ print(json.dumps(IntelGPU(sys.argv[1]).get_device_stats()))
 """
 
 
+@pytest.mark.whole
 def test_glances_reads_the_same_frequency(tmp_path: Path) -> None:
     """glances shows the frequency as a share of the highest one that was set."""
     need(glances)

@@ -174,6 +174,7 @@ def test_yaml_file_without_pyyaml_is_refused(tmp_path: Path, monkeypatch: pytest
     assert [one.name for one in endpoints(str(file)).each] == ["a"]
 
 
+@pytest.mark.whole
 def test_endpoints_from_declarative_configuration(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.configuration")
     pytest.importorskip("jsonschema")

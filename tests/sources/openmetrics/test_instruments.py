@@ -150,6 +150,7 @@ def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
     assert exported == [0, 7, 0, 2]
 
 
+@pytest.mark.whole
 def test_late_meter_provider_gets_scraped_metric_names() -> None:
     code = """
 import sys, time

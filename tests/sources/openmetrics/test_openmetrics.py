@@ -224,6 +224,7 @@ def test_missing_prometheus_client_is_unavailable_with_a_fix(monkeypatch: pytest
     assert "opentelemetry-instrumentation-hardware[openmetrics]" in error.value.fix
 
 
+@pytest.mark.whole
 def test_no_endpoint_imports_no_http_module() -> None:
     code = (
         "import sys; from opentelemetry.instrumentation.hardware.settings import Config\n"
@@ -256,6 +257,7 @@ print(json.dumps(sorted({name for thread, name in asked if thread.startswith("ot
 """
 
 
+@pytest.mark.whole
 def test_scrape_threads_import_nothing() -> None:
     packed = page(gzip.compress(ALL.encode()), OPENMETRICS, Content_Encoding="gzip")
     with Web(packed) as first, Web(page(VLLM)) as second, Web(page("", status=500)) as third:

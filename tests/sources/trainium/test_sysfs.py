@@ -172,6 +172,7 @@ def test_broken_neuron_sysfs_gives_no_values() -> None:
     assert {series.metric for series in all_of(source)} == {c.HW_NPU_INFO}
 
 
+@pytest.mark.whole
 @linux
 def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None:
     """The source reads a real tree, mounted in the driver's place, under strace."""

@@ -98,6 +98,7 @@ def test_neuron_monitor_runs_while_the_source_is_open(tmp_path: Path, monkeypatc
     assert not {"PYTHONPATH", "SECRET", "AWS_SECRET_ACCESS_KEY"} & {*run["named"]}
 
 
+@pytest.mark.whole
 @linux
 def test_neuron_monitor_is_found_in_opt_aws(tmp_path: Path) -> None:
     script = f"""
@@ -207,6 +208,7 @@ def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) 
         assert any("# failed" in line and "not a report" in line for line in stage.remarks())
 
 
+@pytest.mark.whole
 @linux
 def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
