@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from tests.support.children import run
 from tests.support.commands import otel_hardware, simulated
 from tests.support.members import members
 from tests.support.sink import Sink
+from tests.support.web import Quiet, Served
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery
@@ -61,20 +61,13 @@ def collector() -> Iterator[str]:
 def web_server() -> Iterator[str]:
     """A web server that returns 404 for OTLP."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_error(404)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with Served(HTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 @pytest.fixture

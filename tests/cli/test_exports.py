@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import grpc
@@ -29,6 +28,7 @@ from opentelemetry.sdk.metrics.export import (
     PeriodicExportingMetricReader,
 )
 from tests.support.stage import Clock
+from tests.support.web import Quiet, Served
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector
 
@@ -93,7 +93,7 @@ def grpc_receiver(answers: Answers) -> Iterator[str]:
 
 @contextmanager
 def http_receiver(answers: Answers) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(Quiet, BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             response = answers.response().SerializeToString()
@@ -110,15 +110,8 @@ def http_receiver(answers: Answers) -> Iterator[str]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with Served(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield f"http://127.0.0.1:{server.port}"
 
 
 def receiver(protocol: str, answers: Answers) -> Any:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -19,9 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 from tests.support.children import PEERS
 from tests.support.journal import Arrived, Export
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from tests.support.web import Quiet, Served
 
 
 @dataclass(frozen=True)
@@ -33,7 +29,7 @@ class Scope:
     schema_url: str
 
 
-class Sink:
+class Sink(Served):
     """An OTLP receiver for metrics while its block lasts.
 
     Args:
@@ -53,7 +49,7 @@ class Sink:
         self.bodies: list[bytes] = []
         sink = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
@@ -69,22 +65,7 @@ class Sink:
                     self.end_headers()
                     self.wfile.write(answer)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
     def environment(self, interval: float = 60.0) -> dict[str, str]:
         """Return the environment variables that make a program send its metrics here, and no traces or logs."""
@@ -93,7 +74,7 @@ class Sink:
             "OTEL_TRACES_EXPORTER": "none",
             "OTEL_LOGS_EXPORTER": "none",
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self._server.server_port}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{self.port}",
             "OTEL_METRIC_EXPORT_INTERVAL": str(int(interval * 1000)),
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "process",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": PEERS,

@@ -1,4 +1,4 @@
-"""A small web server on the loopback interface with answers defined by the test."""
+"""Small web servers on the loopback interface: one with answers defined by the test, and what others are made of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,34 @@ def page(body: bytes | str, kind: str = "text/plain; version=0.0.4", status: int
     return answer
 
 
-class Web:
+class Quiet:
+    """A base of handlers that log no requests."""
+
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
+        pass
+
+
+class Served:
+    """A server on the loopback interface, in a thread of its own while the `with` block lasts."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self._server = server
+        self.port = server.server_port
+        self._thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Web(Served):
     """The server. `answer` can be replaced at any time; `requests` contains path and headers of all requests.
 
     Args:
@@ -49,15 +76,12 @@ class Web:
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.closing = threading.Event()
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 web.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
                 with suppress(OSError):  # the client has closed the connection
                     web.answer(self)
                 self.close_connection = True
-
-            def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-                pass
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
@@ -71,20 +95,12 @@ class Web:
             def handle_error(self, request: object, client_address: object) -> None:
                 pass
 
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.port = self._server.server_port
+        super().__init__(Server(("127.0.0.1", 0), Handler))
         scheme = "http" if context is None else "https"
         self.url = f"{scheme}://127.0.0.1:{self.port}/metrics"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__(kind, error, traceback)

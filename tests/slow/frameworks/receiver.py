@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import gzip
-import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from tests.support.web import Quiet, Served
 
 # `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK` of OTLP: the parent is a span of another process, or came by HTTP.
 _IS_REMOTE = 0x200
@@ -41,7 +40,7 @@ class Span:
     numbers: Mapping[str, float] = field(default_factory=dict)
 
 
-class Receiver:
+class Receiver(Served):
     """An OTLP receiver while its block lasts. It also answers exports of metrics and logs, and forgets them."""
 
     def __init__(self) -> None:
@@ -50,7 +49,7 @@ class Receiver:
         """When spans arrived last."""
         receiver = self
 
-        class Handler(BaseHTTPRequestHandler):
+        class Handler(Quiet, BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
@@ -66,27 +65,12 @@ class Receiver:
                     self.end_headers()
                     self.wfile.write(answer)
 
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-
-    def __enter__(self) -> Receiver:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
     @property
     def endpoint(self) -> str:
         """The value of `OTEL_EXPORTER_OTLP_ENDPOINT`."""
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def spans(self) -> list[Span]:
         """Return all spans that have arrived, in the order of their ends."""

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ import psutil
 import pytest
 from tests.support.children import descriptors
 from tests.support.sink import Sink
+from tests.support.waiting import wait_for
 from tests.tools import need, otelcol
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
@@ -188,8 +188,7 @@ def test_child_that_dies_or_hangs_costs_one_call(
         assert devices(services, tpu.address) == NUMBERS
         os.kill(tool(services), number)
         if number == signal.SIGKILL:
-            while not child_of(services).has_exited():
-                time.sleep(0.01)
+            wait_for(lambda: child_of(services).has_exited(), 30, "end of the child")
         with deadline(0.5), pytest.raises(DriverError, match=r"the gRPC client|pipe|reset") as failed:
             devices(services, tpu.address)
         assert failed.value.code == 13
@@ -202,8 +201,7 @@ def test_dead_child_does_not_end_a_program_that_resets_sigpipe(services: Service
         with serving(one_device()) as tpu:
             assert devices(services, tpu.address) == NUMBERS
             os.killpg(child_of(services).pid, signal.SIGKILL)
-            while not child_of(services).has_exited():
-                time.sleep(0.01)
+            wait_for(lambda: child_of(services).has_exited(), 30, "end of the child")
             with pytest.raises(DriverError):
                 devices(services, tpu.address)
     finally:
