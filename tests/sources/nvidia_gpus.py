@@ -180,6 +180,7 @@ def simulated_gpus(
     """
     library = need(fake_nvml)
     fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
+    fake.is_atomic = False
     fake.set_lines({"Clock": START, **(lines or {})})
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (

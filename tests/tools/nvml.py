@@ -67,11 +67,16 @@ def unfold(text: str, now: float) -> int:
 
 
 class FakeNvml:
-    """A machine with an NVIDIA driver, for programs with its `environment`. Its answers can change as they run."""
+    """A machine with an NVIDIA driver, for programs with its `environment`. Its answers can change as they run.
+
+    Attributes:
+        is_atomic: Whether a program or thread may call the library while its answers change.
+    """
 
     def __init__(self, folder: Path, *gpus: Mapping[str, Value], without: tuple[str, ...] = ()) -> None:
         """Create the driver with its files in `folder`. Its library lacks the functions `without`."""
         self.path = fake_nvml(without)
+        self.is_atomic = True
         self._state = folder / "nvml-state"
         self._calls = folder / "nvml-calls"
         self._events = count(1)
@@ -119,11 +124,23 @@ class FakeNvml:
         self._calls.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        """Replace the state atomically with a link, because renaming a file over another one may flush it to disk."""
         # Two versions may be made within one tick of the file system's clock, and the second lie where the first lay.
         self._written = max(self._written + 1, time.time_ns())
+        text = "".join(f"{key} {words}\n" for key, words in self._lines.items())
+        if self.is_atomic:
+            self._replace(text)
+            return
+        file = os.open(self._state, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.ftruncate(file, os.write(file, text.encode()))
+            os.utime(file, ns=(self._written, self._written))
+        finally:
+            os.close(file)
+
+    def _replace(self, text: str) -> None:
+        """Replace the state atomically with a link, because renaming a file over another one may flush it to disk."""
         fresh, link = (self._state.with_suffix(f".{kind}{self._written}") for kind in ("file", "link"))
-        fresh.write_text("".join(f"{key} {words}\n" for key, words in self._lines.items()))
+        fresh.write_text(text)
         os.utime(fresh, ns=(self._written, self._written))
         link.symlink_to(fresh)
         link.replace(self._state)
