@@ -317,26 +317,3 @@ def _running(folder: Path) -> Iterator[int]:
             continue
         if os.fsencode(f"APPLE_POWER={folder}/power") in settings.split(b"\0"):
             yield int(pid)
-
-
-@posix
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [
-        (
-            "apple_gpu_stats",
-            {"gpu": 30.0, "memoryAllocated": 12.5, "temp": 42.5, "powerWatts": 7.5, "powerPercent": 45.4545},
-        ),
-        ("macmon", {"gpu": 25.0, "temp": 40.5, "powerWatts": 2.5, "powerPercent": 15.1515}),
-        ("ioreg", {"gpu": 20.0, "memoryAllocated": 25.0}),
-    ],
-    ids=TOOLS,
-)
-def test_snapshot_prints_wandb_keys_of_each_tool(
-    tool: Callable[..., str], name: str, keys: dict[str, float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    flag = f"--{name.replace('_', '-')}"
-    line = ["snapshot", "--format", "wandb", "--sources", "apple", "--window", "0.1"]
-    assert cli.main([*line, flag, tool(name), "--sample-interval", "1"]) == 0
-    row = json.loads(capsys.readouterr().out)
-    assert {key: row[key] for key in row if key.startswith("gpu.")} == {f"gpu.0.{key}": keys[key] for key in keys}
