@@ -98,10 +98,10 @@ def test_keys(tmp_path: Path) -> None:
     need(fake_nvml)
 
     async def act(view: View) -> None:
-        await view.shows("GPU 2")
+        await view.shows("GPU 2", "DEVICE▲")  # ascending
         assert rows(view, "devices")[:3] == ["GPU 0", "GPU 1", "GPU 2"]
         await view.press("r")
-        await view.shows("DEVICE▲")
+        await view.shows("DEVICE▼")
         assert rows(view, "devices")[0] == "GPU 15"
         await view.press("r", "s", "s")
         await view.shows("MEMORY▼")

@@ -135,7 +135,7 @@ class Board:
         if by is None and name == "processes":  # there is no device
             by = next((column for column, _ in layout.columns if column.title == "CPU"), None)
         if by is not None:
-            rows = sorted(rows, key=by.order)
+            rows = sorted(rows, key=by.order, reverse=by.descending)
             rows = rows[::-1] if is_reversed else rows
         return rows
 

@@ -69,7 +69,7 @@ def device_columns(
             lambda device: device.model,
             rank=8,
         ),
-        Column[Device]("BUSY", 5, _busy, lambda device: -(_known(device.busy)), 4, rank=1),
+        Column[Device]("BUSY", 5, _busy, lambda device: _known(device.busy), 4, rank=1, descending=True),
         Column[Device](
             "HISTORY",
             12,
@@ -78,8 +78,12 @@ def device_columns(
             3,
             rank=9,
         ),
-        Column[Device]("MEMORY", widest(_memory, 6), _memory, lambda device: -(_known(device.used)), 3, rank=2),
-        Column[Device]("POWER", widest(_power, 6), _power, lambda device: -(_known(device.power)), rank=4, right=True),
+        Column[Device](
+            "MEMORY", widest(_memory, 6), _memory, lambda device: _known(device.used), 3, rank=2, descending=True
+        ),
+        Column[Device](
+            "POWER", widest(_power, 6), _power, lambda device: _known(device.power), rank=4, right=True, descending=True
+        ),
         Column[Device](
             "TEMP",
             5,
@@ -88,9 +92,10 @@ def device_columns(
                 if device.temperature is None
                 else [(f"{device.temperature:.0f}°C", heat(device.temperature, device.temperature_limit))]
             ),
-            lambda device: -(_known(device.temperature)),
+            lambda device: _known(device.temperature),
             rank=3,
             right=True,
+            descending=True,
         ),
         Column[Device](
             "CLOCK",
@@ -100,11 +105,14 @@ def device_columns(
                 if device.clock is None
                 else [(quantity(device.clock, "Hz").replace(" ", ""), WARNING if device.reason else "")]
             ),
-            lambda device: -(_known(device.clock)),
+            lambda device: _known(device.clock),
             rank=7,
             right=True,
+            descending=True,
         ),
-        Column[Device]("THROTTLED", max(reason, 9), _throttled, lambda device: -device.throttled, rank=5),
+        Column[Device](
+            "THROTTLED", max(reason, 9), _throttled, lambda device: device.throttled, rank=5, descending=True
+        ),
         Column[Device](
             "HELD BACK BY",
             max(verdict, 12),

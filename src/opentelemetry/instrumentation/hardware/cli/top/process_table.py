@@ -41,30 +41,35 @@ def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, i
             "PID", max(digits, 7), lambda each, _: [(str(each.pid), "")], lambda each: each.pid, right=True
         ),
         Column[Process]("USER", min(max(user, 5), _LOGIN), _user, lambda each: each.user, rank=5),
-        Column[Process]("MEMORY", 7, _device_memory, lambda each: -(each.device_memory or 0), rank=3, right=True),
+        Column[Process](
+            "MEMORY", 7, _device_memory, lambda each: each.device_memory or 0, rank=3, right=True, descending=True
+        ),
         Column[Process](
             "CPU",
             6,
             lambda each, _: UNKNOWN if each.cpu is None else [(percent(each.cpu), "" if each.cpu >= 0.005 else DIM)],
-            lambda each: -(each.cpu or 0.0),
+            lambda each: each.cpu or 0.0,
             rank=2,
             right=True,
+            descending=True,
         ),
         Column[Process](
             "RSS",
             6,
             lambda each, _: UNKNOWN if each.memory is None else [(size(each.memory), "")],
-            lambda each: -(each.memory or 0),
+            lambda each: each.memory or 0,
             rank=4,
             right=True,
+            descending=True,
         ),
         Column[Process](
             "AGE",
             6,
             lambda each, _: UNKNOWN if each.age is None else [(age(each.age), DIM)],
-            lambda each: -(each.age or 0.0),
+            lambda each: each.age or 0.0,
             rank=7,
             right=True,
+            descending=True,
         ),
         Column[Process](
             "COMMAND",

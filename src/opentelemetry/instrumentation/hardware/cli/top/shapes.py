@@ -169,10 +169,11 @@ class Column(Generic[Row]):
         title: Its title.
         width: Its least width.
         cell: Returns the cell of a row for a width.
-        order: Returns what rows are sorted by, the first of an ascending order first.
+        order: Returns what rows are sorted by.
         grows: Its share of the columns that are left.
         rank: Columns with the highest rank are left out first if there is no room.
         right: Whether it is aligned to the right.
+        descending: Whether the highest comes first, unless the order is reversed.
     """
 
     title: str
@@ -182,6 +183,7 @@ class Column(Generic[Row]):
     grows: int = 0
     rank: int = 0
     right: bool = False
+    descending: bool = False
 
 
 class Layout(Generic[Row]):
@@ -208,11 +210,13 @@ class Layout(Generic[Row]):
         return sum(widths) + self._gap * (len(widths) - 1)
 
     def heading(self, sorted_by: str, is_reversed: bool) -> Line:
-        """Return the titles, with a mark at the one that the rows are sorted by."""
+        """Return the titles, with a mark at the one that the rows are sorted by: ▲ ascending, ▼ descending."""
         cells: list[Line] = []
         for column, _ in self.columns:
-            mark = ("▲" if is_reversed else "▼") if column.title == sorted_by else ""
-            cells.append([(column.title + mark, STRONG if mark else DIM)])
+            if column.title == sorted_by:
+                cells.append([(column.title + ("▲" if column.descending == is_reversed else "▼"), STRONG)])
+            else:
+                cells.append([(column.title, DIM)])
         return self._line(cells)
 
     def row(self, row: Row) -> Line:
