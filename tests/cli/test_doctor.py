@@ -186,6 +186,17 @@ def test_note_about_variable_keeps_exit_status_0(env: dict[str, str], name: str,
     assert word in found.text + found.fix
 
 
+def test_ignored_settings_are_listed_with_the_others() -> None:
+    env = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "fast", "OTEL_PYTHON_HARDWARE_SAMPEL": "1", "COLUMNS": "200"}
+    answer = otel_hardware("doctor", "--sources", "host", "--detail", "cpu", env=env)
+    _, _, after = answer.out.partition("\nsettings\n")
+    listed = after.partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in listed] == ["sources", "detail", "sample_interval", "warning"]
+    assert "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL: " in listed[2]
+    assert "OTEL_PYTHON_HARDWARE_SAMPEL is not a setting and is ignored" in listed[3]
+    assert answer.out.count("OTEL_PYTHON_HARDWARE_SAMPEL ") == 1
+
+
 @pytest.mark.parametrize("disabled", ["system_metrics", "flask, system_metrics", "*"])
 def test_disabled_system_metrics_gives_no_note_about_duplicates(disabled: str) -> None:
     subjects = {finding.subject for finding in delivery.zero_code({"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": disabled})}

@@ -291,7 +291,7 @@ def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
 
 
 def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[str]) -> Iterator[Finding]:
-    """Yield the settings with their origin, and the warnings about them."""
+    """Yield the settings with their origin, and the warnings, most of which are about settings that are ignored."""
     for setting in fields(Config):
         name, variable = setting.name, PREFIX + setting.name.upper()
         value, facts = getattr(config, setting.name), setting.metadata
@@ -305,5 +305,5 @@ def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[
             yield Finding("settings", "default", name, shown if name == "counter_origin" else facts["default"])
     for message in messages:
         name = message.partition(":")[0].removeprefix(PREFIX).removeprefix("--").replace("-", "_").lower()
-        is_setting = name in {setting.name for setting in fields(Config)}
-        yield Finding("settings", "note", name if is_setting else "warning", message)
+        subject = name if name in {setting.name for setting in fields(Config)} else "warning"
+        yield Finding("settings" if message.startswith((PREFIX, "--")) else "sources", "note", subject, message)

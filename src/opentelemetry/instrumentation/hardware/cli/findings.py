@@ -63,8 +63,8 @@ def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool
         "": wrong,
         "sources": [*_of(findings, "ok", "sources"), *_missing(findings, everything)],
         "spans": _of(findings, "ok", "spans"),
-        "notes": [finding for finding in findings if finding.state == "note"],
-        "settings": _of(findings, "ok", "settings"),
+        "notes": [finding for finding in findings if finding.state == "note" and finding.part != "settings"],
+        "settings": [*_of(findings, "ok", "settings"), *_of(findings, "note", "settings")],
         "export": [*_of(findings, "ok", "zero code"), *_of(findings, "ok", "export"), *_of(findings, "ok", "compare")],
     }
     for title, shown in sections.items():
