@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jupyter_client.manager import KernelManager
@@ -39,6 +40,12 @@ def test_unknown_value_is_none_and_its_reason_is_given(simulated: HardwareSnapsh
     assert gpu.value("hw.gpu.utilization", task="dreaming") is None
     missing = snapshot(0.0, sources=["nvidia"], nvml="/nowhere/libnvml.so", nvidia_smi="off").missing
     assert [sentence for sentence in missing if sentence.startswith("nvidia: ")]
+
+
+@pytest.mark.parametrize("window", ["abc", "1", None, -1.0, float("nan"), float("inf")])
+def test_invalid_window_is_named(window: Any) -> None:
+    with pytest.raises(ValueError, match=f"window: {window!r} is not a number of seconds"):
+        snapshot(window)
 
 
 def test_counters_have_rates_and_other_metrics_have_none(simulated: HardwareSnapshot) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from math import inf
+from numbers import Real
 from typing import Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -132,8 +134,10 @@ def snapshot(window: float = 1.0, **settings: Any) -> HardwareSnapshot:
             of the environment count, too. The preset is ``all`` unless it is given.
 
     Raises:
-        ValueError: The window is negative.
+        ValueError: The window is not a number of seconds, 0 or more.
     """
+    if not isinstance(window, Real) or not 0.0 <= window < inf:
+        raise ValueError(f"window: {window!r} is not a number of seconds, 0 or more")
     session = Session(Config.read({"preset": "all", **settings}), interval=window)
     session.start()
     try:
