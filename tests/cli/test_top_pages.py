@@ -20,9 +20,8 @@ from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES
 from opentelemetry.instrumentation.hardware.cli.top import themes
 from opentelemetry.instrumentation.hardware.cli.top.board import PANELS
 from opentelemetry.instrumentation.hardware.cli.top.dialogs import send
-from opentelemetry.instrumentation.hardware.cli.top.holders import Process
 from opentelemetry.instrumentation.hardware.cli.top.process_table import as_tree, matches
-from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader
+from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader
 from opentelemetry.instrumentation.hardware.cli.top.shapes import axis, flowed, whole, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
@@ -221,7 +220,7 @@ def test_filter_and_tree(tmp_path: Path) -> None:
 
 def test_tree_of_processes() -> None:
     def process(pid: int, parent: int) -> Process:
-        return Process("", pid, "", f"p{pid}", None, None, None, None, parent)
+        return Process("", pid, command=f"p{pid}", parent=parent)
 
     rows = [process(4, 2), process(2, 1), process(3, 1), process(9, 8), process(1, 0)]
     assert [(each.pid, prefix) for each, prefix in as_tree(rows)] == [

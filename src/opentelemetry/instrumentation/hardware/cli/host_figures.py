@@ -47,13 +47,13 @@ def used_memory(view: View) -> Number | None:
     return of_state(view, c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, "used")
 
 
-def pressure(view: View) -> dict[str, tuple[float, float | None]]:
-    """Return by resource the share of time during which some tasks, and all tasks, waited for it."""
-    shares = {
-        (str(each[c.PRESSURE_RESOURCE]), str(each[c.PRESSURE_KIND])): rate(view, c.SYSTEM_PRESSURE_TIME, each)
+def pressure(view: View) -> dict[str, float]:
+    """Return by resource the share of time during which some tasks waited for it."""
+    return {
+        str(each[c.PRESSURE_RESOURCE]): rate(view, c.SYSTEM_PRESSURE_TIME, each)
         for _, each in view.points(c.SYSTEM_PRESSURE_TIME)
+        if each[c.PRESSURE_KIND] == "some"
     }
-    return {name: (share, shares.get((name, "full"))) for (name, kind), share in shares.items() if kind == "some"}
 
 
 # -- disks, network, sensors

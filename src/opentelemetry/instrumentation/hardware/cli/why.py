@@ -101,7 +101,7 @@ def _session(config: Config, pid: int | None) -> Session:
 
 def _program(config: Config) -> int | None:
     """Return the process that uses the GPUs; None if there is none or more than one."""
-    from opentelemetry.instrumentation.hardware.cli.top.holders import holders
+    from opentelemetry.instrumentation.hardware.cli.top.processes import holders
 
     if config.simulate:
         return os.getpid()

@@ -13,8 +13,9 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     STRONG,
     Line,
     axis,
-    fitted,
+    beside,
     graph,
+    peak,
     percent,
     size,
     whole,
@@ -48,22 +49,16 @@ def device_graphs(history: History, device: Device, width: int, height: int) -> 
     if not known or height - 2 < _LOW:
         return []
     tall = min((height - 2) // down, _TALL)
-    each_width = (width + 2) // across - 2
+    wide = (width + 2) // across - 2
     lines: list[Line] = [[]]
     for start in range(0, min(len(known), across * down), across):
-        row = known[start : start + across]
-        lines.append(
-            [
-                piece
-                for each in row
-                for piece in fitted(whole([[(each.name, DIM)], [(each.value, STRONG)]], each_width), each_width + 2)
-            ]
-        )
-        tiles = [graph(_scaled(history, each, device), each_width, tall - 1, each.style) for each in row]
-        lines += [[piece for tile in tiles for piece in (*tile[at], ("  ", ""))] for at in range(tall - 1)]
-    text = axis(history.seconds(each_width), each_width)
-    lines.append([piece for _ in range(across) for piece in fitted(text, each_width + 2)])
-    return lines
+        tiles = []
+        for each in known[start : start + across]:
+            values = history.of(each.kind, device.id)
+            title = whole([[(each.name, DIM)], [(each.value, STRONG)]], wide)
+            tiles.append([title, *graph(values, wide, tall - 1, each.style, each.limit or peak(values))])
+        lines += beside(tiles, wide)
+    return [*lines, *beside([[axis(history.seconds(wide), wide)]] * across, wide)]
 
 
 def _known_graphs(history: History, device: Device) -> list[_Graph]:
@@ -72,9 +67,9 @@ def _known_graphs(history: History, device: Device) -> list[_Graph]:
         return "-" if value is None else text(value)
 
     def rate(kind: str) -> str:
-        highest = max((value for value in history.of(kind, device.id) if value is not None), default=0.0)
-        return newest(kind, lambda value: f"{size(value)}/s, highest {size(highest)}/s")
+        return newest(kind, lambda value: f"{size(value)}/s, highest {size(peak(history.of(kind, device.id)))}/s")
 
+    hot = device.temperature_limit
     return [
         _Graph("busy", "device", percent(device.busy), 1.0, "busy"),
         _Graph("SMs", "sm", newest("sm", percent), 1.0, "busy"),
@@ -82,20 +77,8 @@ def _known_graphs(history: History, device: Device) -> list[_Graph]:
         _Graph("memory", "device memory", percent(ratio(device.used, device.total)), 1.0, "memory"),
         _Graph("memory bandwidth", "dram", newest("dram", percent), 1.0, "memory"),
         _Graph("power", "power", fraction(device.power, device.power_limit, "W"), device.power_limit, "disk"),
-        _Graph(
-            "heat",
-            "temperature",
-            fraction(device.temperature, device.temperature_limit, "Cel"),
-            device.temperature_limit,
-            "",
-        ),
+        _Graph("heat", "temperature", fraction(device.temperature, hot, "Cel"), hot, ""),
         _Graph("clock", "clock", fraction(device.clock, device.clock_limit, "Hz"), device.clock_limit, "good"),
         _Graph("PCIe", "pcie", rate("pcie"), None, "network"),
         _Graph("NVLink", "nvlink", rate("nvlink"), None, "network"),
     ]
-
-
-def _scaled(history: History, each: _Graph, device: Device) -> list[float | None]:
-    values = history.of(each.kind, device.id)
-    highest = each.limit or max((value for value in values if value is not None), default=0.0) or 1.0
-    return [None if value is None else value / highest for value in values]

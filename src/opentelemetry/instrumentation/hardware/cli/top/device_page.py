@@ -19,11 +19,13 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     BAD,
     DIM,
     GOOD,
+    LABEL,
     STRONG,
     WARNING,
     Line,
     fitted,
-    flowed,
+    item,
+    labelled,
     percent,
     size,
     whole,
@@ -33,8 +35,6 @@ from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
 from opentelemetry.instrumentation.hardware.cli.why import compared
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
-
-_LABEL = 11  # columns of the words at the left
 
 # The limit that is shown behind a value: of the same domain, and for power the one that is enforced.
 _LIMITS: Mapping[Metric, Metric] = {
@@ -107,37 +107,28 @@ def device_page(readout: Readout, history: History, device: Device, width: int, 
         if (own := [point for point in points if point[1].get(c.HW_ID) == device.id])
     }
     lines = [*_verdict(readout.verdicts.get(device.id), width)]
-    lines += _labelled(
+    lines += labelled(
         "state", [[(device.state or "ok", {"failed": BAD, "degraded": WARNING}.get(device.state, GOOD))]], width
     )
     for name, metrics in _ROWS:
-        lines += _labelled(name, [*_values(view, points, metrics)], width)
+        lines += labelled(name, [*_values(view, points, metrics)], width)
     joules = readout.energy.get(device.id)
     if joules is not None:
         since = [("since the start of this view", DIM)]
-        lines += _labelled("energy", [_item("", quantity(joules, "J")), since], width)
-    lines += _labelled("throttled", [*_throttling(view, points)], width)
-    lines += _labelled("traffic", [*_traffic(view, device)], width)
-    lines += _labelled("errors", [*_errors(view, points)], width)
-    lines += _labelled("others", [*_others(view, points)], width)
+        lines += labelled("energy", [item("", quantity(joules, "J")), since], width)
+    lines += labelled("throttled", [*_throttling(view, points)], width)
+    lines += labelled("traffic", [*_traffic(view, device)], width)
+    lines += labelled("errors", [*_errors(view, points)], width)
+    lines += labelled("others", [*_others(view, points)], width)
     cards = [attributes for metric in (c.HW_GPU_INFO, c.HW_NPU_INFO) for _, attributes in points.get(metric, ())]
-    facts = [_item(name, str(card[key]), "") for card in cards for key, name in _FACTS.items() if key in card]
-    lines += _labelled("card", facts, width)
+    facts = [item(name, str(card[key]), "") for card in cards for key, name in _FACTS.items() if key in card]
+    lines += labelled("card", facts, width)
     lines += _parts(readout, device, width)
     lines += _holders(readout, device, width)
     lines += device_graphs(history, device, width, height - len(lines))
     return Drawn(
         lines, f"{device.name} · {device.model}" if device.model else device.name, "esc back · ← → other device"
     )
-
-
-def _labelled(name: str, items: Sequence[Line], width: int) -> list[Line]:
-    """Return items beside a word, in as many lines as they need; nothing without items."""
-    return [[(f"{'' if at else name:<{_LABEL}}", DIM), *line] for at, line in enumerate(flowed(items, width - _LABEL))]
-
-
-def _item(name: str, value: str, style: str = STRONG) -> Line:
-    return [(f"{name} ", DIM), (value, style)] if name else [(value, style)]
 
 
 def _aspect(attributes: Attributes) -> str:
@@ -178,7 +169,7 @@ def _values(view: View, points: Points, metrics: Mapping[Metric, str]) -> Iterat
         limits = points.get(_LIMITS[metric], ()) if metric in _LIMITS else ()
         for value, attributes in points.get(metric, ()):
             words = " ".join(filter(None, (_aspect(attributes), name)))
-            yield _item(words, _text(view, metric, value, attributes, limits))
+            yield item(words, _text(view, metric, value, attributes, limits))
 
 
 def _text(
@@ -215,7 +206,7 @@ def _traffic(view: View, device: Device) -> Iterator[Line]:
         if owner == device.id:
             name = {"pcie": "PCIe", "nvlink": "NVLink", "xgmi": "XGMI"}.get(link, link)
             for way, rate in sorted(rates.items()):
-                yield _item(f"{name} {way}", f"{size(rate)}/s")
+                yield item(f"{name} {way}", f"{size(rate)}/s")
 
 
 def _errors(view: View, points: Points) -> Iterator[Line]:
@@ -225,7 +216,7 @@ def _errors(view: View, points: Points) -> Iterator[Line]:
             rate = view.rates.get(Series(c.HW_ERRORS, attributes))
             more = f" {rate_text(c.HW_ERRORS, rate)}" if rate else ""
             name = f"Xid {attributes[c.GPU_XID]}" if c.GPU_XID in attributes else _aspect(attributes)
-            yield _item(name, f"{value}{more}", BAD if rate else WARNING)
+            yield item(name, f"{value}{more}", BAD if rate else WARNING)
     clean = sorted({str(each[c.ERROR_TYPE]).replace("_", " ") for value, each in errors if not value})
     for at, name in enumerate(clean):
         yield [(f"none: {name}" if not at else name, DIM)]
@@ -237,7 +228,7 @@ def _others(view: View, points: Points) -> Iterator[Line]:
         if metric not in shown and not metric.name.startswith("hw.holder."):
             name = metric.name.removeprefix("hw.gpu.").removeprefix("hw.").replace("_", " ")
             for value, attributes in own:
-                yield _item(f"{name} {_aspect(attributes)}".rstrip(), _text(view, metric, value, attributes))
+                yield item(f"{name} {_aspect(attributes)}".rstrip(), _text(view, metric, value, attributes))
 
 
 _FACTS = {
@@ -259,12 +250,10 @@ _FACTS = {
 def _parts(readout: Readout, device: Device, width: int) -> list[Line]:
     parts = [each for each in readout.devices if each.parent == device.id]
     items = [
-        _item(
-            each.name, " ".join(filter(None, (each.model, percent(each.busy), fraction(each.used, each.total, "By"))))
-        )
+        item(each.name, " ".join(filter(None, (each.model, percent(each.busy), fraction(each.used, each.total, "By")))))
         for each in parts
     ]
-    return _labelled("parts", items, width)
+    return labelled("parts", items, width)
 
 
 def _holders(readout: Readout, device: Device, width: int) -> list[Line]:
@@ -273,7 +262,7 @@ def _holders(readout: Readout, device: Device, width: int) -> list[Line]:
         if each.device == device.name:
             start = whole(
                 [
-                    [(f"{'' if lines else 'held by':<{_LABEL - 2}}", DIM)],
+                    [(f"{'' if lines else 'held by':<{LABEL - 2}}", DIM)],
                     [(str(each.pid), "")],
                     [(size(each.device_memory), STRONG)],
                     [(each.user, DIM)],
@@ -281,5 +270,5 @@ def _holders(readout: Readout, device: Device, width: int) -> list[Line]:
                 width,
             )
             rest = width - width_of(start) - 2
-            lines.append([*start, ("  ", ""), *fitted(command(each, rest), rest)] if rest > _LABEL else start)
+            lines.append([*start, ("  ", ""), *fitted(command(each, rest), rest)] if rest > LABEL else start)
     return lines

@@ -11,29 +11,29 @@ from opentelemetry.instrumentation.hardware.cli.top.history import History, rati
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     BAD,
     DIM,
+    FULL,
     GOOD,
+    HELD,
+    IDLE,
     STRONG,
     UNKNOWN,
     WARNING,
     Column,
     Line,
-    axis,
+    alarm,
     bar,
-    fitted,
-    graph,
-    level,
+    beside,
+    heat,
     part,
     percent,
     spark,
+    timed,
     whole,
     width_of,
 )
-from opentelemetry.instrumentation.hardware.cli.top.thresholds import FULL, HELD, IDLE, heat
 from opentelemetry.instrumentation.hardware.model import Number
 
 _TILE = 22  # the least width of a device's graph
-
-_AXIS = 5  # graphs with more lines than this have a time axis
 
 _SIMULATED = " simulated"  # the end of the name of a simulated GPU, which the title of the table has
 
@@ -141,17 +141,14 @@ def device_tiles(devices: Sequence[Device], history: History, width: int, height
     each = (width + 2) // len(shown) - 2 if shown else 0
     if each < _TILE or height < 3:
         return []
-    tall = height - 1 - (1 if height > _AXIS else 0)
-    tiles = [graph(history.of("device", device.id), each, tall, "busy") for device in shown]
-    lines: list[Line] = [[]]
-    for device in shown:
-        text = whole([[(label(device), DIM)], [(percent(device.busy), STRONG)]], each, " ")
-        lines[0] += fitted(text, each + 2)
-    for row in range(tall):
-        lines.append([piece for tile in tiles for piece in (*tile[row], ("  ", ""))])
-    if tall < height - 1:
-        lines.append([piece for _ in shown for piece in fitted(axis(history.seconds(each), each), each + 2)])
-    return lines
+    tiles = [
+        [
+            whole([[(label(device), DIM)], [(percent(device.busy), STRONG)]], each, " "),
+            *timed(history.of("device", device.id), each, height - 1, "busy", history.seconds(each)),
+        ]
+        for device in shown
+    ]
+    return beside(tiles, each)
 
 
 def device_title(devices: Sequence[Device]) -> tuple[str, str]:
@@ -204,12 +201,9 @@ def _memory(device: Device, width: int) -> Line:
     if device.used is None:
         return UNKNOWN
     share = ratio(device.used, device.total)
-    style = level(share or 0.0, *FULL)
+    style = alarm(share or 0.0, *FULL)
     text = f"{part(device.used, device.total):>11}"
-    return [
-        *bar(share, width - 1 - len(text), style),
-        (f" {text}" if width > len(text) else text, "" if style == GOOD else style),
-    ]
+    return [*bar(share, width - 1 - len(text), style or GOOD), (f" {text}" if width > len(text) else text, style)]
 
 
 def _power(device: Device, _: int) -> Line:

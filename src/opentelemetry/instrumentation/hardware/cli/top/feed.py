@@ -9,11 +9,10 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.top.holders import Process, holders, others
-from opentelemetry.instrumentation.hardware.cli.top.processes import Facts, ProcessReader
+from opentelemetry.instrumentation.hardware.cli.top.processes import Facts, Process, ProcessReader, holders, others
 from opentelemetry.instrumentation.hardware.cli.why import observe
-from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 
 
@@ -43,7 +42,7 @@ class Feed:
         processes: Reads the processes; None if they are not of this machine.
     """
 
-    def __init__(self, session: pipeline.Session, processes: ProcessReader | None) -> None:
+    def __init__(self, session: Session, processes: ProcessReader | None) -> None:
         self._session = session
         self._viewer: Viewer | None = None
         self._processes = processes

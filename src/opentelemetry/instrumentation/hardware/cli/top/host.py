@@ -12,26 +12,33 @@ from opentelemetry.instrumentation.hardware.cli.host_figures import Flow, Space
 from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.top.history import History, ratio
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
+    BUSY,
     DIM,
+    FULL,
+    FULL_DISK,
     GOOD,
     STRONG,
+    WAITING,
     WARNING,
     Column,
     Layout,
     Line,
-    axis,
+    alarm,
     bar,
     column,
     fitted,
     graph,
+    heat,
+    item,
     level,
     part,
+    peak,
     percent,
     size,
+    timed,
     whole,
     width_of,
 )
-from opentelemetry.instrumentation.hardware.cli.top.thresholds import BUSY, FULL, FULL_DISK, WAITING, heat
 from opentelemetry.instrumentation.hardware.model import Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
@@ -41,7 +48,7 @@ _TALLEST = 3  # lines of the columns of cores
 
 _NOTE = 10  # the least columns for the note of the first line
 
-_AXIS = 5  # the lines from which a graph has a time axis
+_MODES = ("user", "nice", "system", "iowait", "steal")
 
 
 class Content(NamedTuple):
@@ -66,30 +73,15 @@ def cpu(view: View, history: History, width: int, height: int) -> Content:
     busy, modes, cores = host_figures.cpu_busy(view), host_figures.cpu_modes(view), host_figures.cores(view)
     if busy is None:
         return Content([[("no CPU utilization", DIM)]], "CPU")
-    style = level(busy, *BUSY)
-    words: list[Line] = [
-        [(f"{name} {percent(modes.get(mode, 0.0))}", DIM)] for name, mode in _MODES if modes.get(mode, 0.0) >= 0.005
-    ]
-    lines = [_gauge("", busy, width, style, f"{percent(busy):>4}"), whole(words, width)]
+    words: list[Line] = [[(f"{mode} {percent(modes[mode])}", DIM)] for mode in _MODES if modes.get(mode, 0.0) >= 0.005]
+    lines = [_gauge("", busy, width, BUSY, f"{percent(busy):>4}"), whole(words, width)]
     grid = _core_lines(cores, width, max(1, (height - len(lines)) // 2))
-    lines += _graph(history, "cpu", width, height - len(lines) - len(grid), "")
+    lines += timed(history.of("cpu"), width, height - len(lines) - len(grid), "", history.seconds(width))
     count = figures.total(view, c.SYSTEM_CPU_LOGICAL_COUNT) or len(cores)
     load = figures.total(view, c.SYSTEM_CPU_LOAD_1M)
     return Content(
         [*lines, *grid], f"CPU {count} threads" if count else "CPU", f"load {load:.2f}" if load is not None else ""
     )
-
-
-def _graph(history: History, kind: str, width: int, height: int, style: str) -> list[Line]:
-    """Return a graph of so many lines, with a time axis if there is room; nothing if there is none."""
-    if height < 1:
-        return []
-    if height < _AXIS:
-        return graph(history.of(kind), width, height, style)
-    return [*graph(history.of(kind), width, height - 1, style), axis(history.seconds(width), width)]
-
-
-_MODES = (("user", "user"), ("nice", "nice"), ("system", "system"), ("iowait", "iowait"), ("steal", "steal"))
 
 
 def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Line]:
@@ -102,7 +94,15 @@ def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Lin
         per_line = max(1, (width + 2) // (cell + 2))
         if -(-len(cores) // per_line) <= height:
             wide = (width + 2) // per_line - 2 - digits - 1
-            return _rows_of([_core(number, share, digits, wide) for number, share in cores.items()], per_line)
+            cells = [
+                [
+                    (f"{number:{digits}} ", DIM),
+                    *bar(share, wide - 5, level(share, *BUSY)),
+                    (f"{percent(share):>5}", ""),
+                ]
+                for number, share in cores.items()
+            ]
+            return _rows_of(cells, per_line)
     lines: list[Line] = []
     shares = [*cores.values()]
     groups = [shares[start : start + width] for start in range(0, len(shares), width)]
@@ -112,10 +112,6 @@ def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Lin
             heights = [(share, share * tall - row) for share in group]  # above the lower end of the row
             lines.append([(" " if row and high <= 0 else column(high), level(share, *BUSY)) for share, high in heights])
     return lines
-
-
-def _core(number: int, share: float, digits: int, width: int) -> Line:
-    return [(f"{number:{digits}} ", DIM), *bar(share, width - 5, level(share, *BUSY)), (f"{percent(share):>5}", "")]
 
 
 def _rows_of(cells: Sequence[Line], per_line: int) -> list[Line]:
@@ -129,13 +125,13 @@ def _rows_of(cells: Sequence[Line], per_line: int) -> list[Line]:
     return lines
 
 
-def _gauge(label: str, share: float | None, width: int, style: str, text: str) -> Line:
+def _gauge(label: str, share: float | None, width: int, limits: tuple[float, float], text: str) -> Line:
     """Return a word, a bar and a number. Without room, the bar is left out, and then the word."""
-    color = "" if style == GOOD else style
+    color = alarm(share or 0.0, *limits)
     start = f"{label:<10}" if label else ""
     room = width - len(start) - len(text) - 1
     if room >= 4:
-        return [(start, DIM), *bar(share, room, style), (f" {text}", color)]
+        return [(start, DIM), *bar(share, room, color or GOOD), (f" {text}", color)]
     items: list[Line] = [[(text.strip(), color)], *([[(label, DIM)]] if label else [])]
     return whole(items, width)
 
@@ -147,13 +143,13 @@ def memory(view: View, history: History, width: int, height: int) -> Content:
     """Return memory, swap, the limit of the container, pressure, and the history of memory."""
     used, limit = host_figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
     lines = [
-        _gauge(
-            label, ratio(amount, whole), width, level(ratio(amount, whole) or 0.0, *FULL), f"{part(amount, whole):>11}"
-        )
-        for label, amount, whole in _memories(view)
+        _gauge(label, ratio(amount, total), width, FULL, f"{part(amount, total):>11}")
+        for label, amount, total in _memories(view)
     ]
-    pressures = [*_pressure(view, width)]
-    lines += _graph(history, "memory", width, height - len(lines) - len(pressures), "memory")
+    waits = [item(name, percent(share), alarm(share, *WAITING)) for name, share in host_figures.pressure(view).items()]
+    pressures = [whole([[("pressure", DIM)], *waits], width)] if waits else []
+    tall = height - len(lines) - len(pressures)
+    lines += timed(history.of("memory"), width, tall, "memory", history.seconds(width))
     kills = view.rates.get(Series(c.SYSTEM_MEMORY_OOM_KILLS), 0.0)
     title = f"Memory {percent(ratio(used, limit))}"
     return Content([*lines, *pressures], title, "processes killed: out of memory" if kills else "")
@@ -170,15 +166,6 @@ def _memories(view: View) -> Iterator[tuple[str, Number | None, Number | None]]:
         yield "container", working, limit
 
 
-def _pressure(view: View, width: int) -> Iterator[Line]:
-    items: list[Line] = []
-    for name, (some, _) in host_figures.pressure(view).items():
-        style = level(some, *WAITING)
-        items.append([(f"{name} ", DIM), (percent(some), "" if style == GOOD else style)])
-    if items:
-        yield whole([[("pressure", DIM)], *items], width)
-
-
 # -- disks and network
 
 
@@ -188,10 +175,10 @@ def traffic(view: View, history: History, width: int, height: int) -> Content:
     rows = [flow for each in flows.values() for flow in each]
     busy = max((width_of(_busy(flow, 0)) for flow in rows), default=4)
     columns: list[Column[Flow]] = [
-        Column("", 5, lambda flow, _: [(flow.name, STRONG)], str, 1),
-        Column("READ/IN", 8, lambda flow, _: _rate(flow.inward), str, rank=1, right=True),
-        Column("WRITE/OUT", 9, lambda flow, _: _rate(flow.outward), str, rank=2, right=True),
-        Column("BUSY", max(busy, 4), _busy, str, rank=3, right=True),
+        Column("", 5, lambda flow, _: [(flow.name, STRONG)], grows=1),
+        Column("READ/IN", 8, lambda flow, _: _rate(flow.inward), rank=1, right=True),
+        Column("WRITE/OUT", 9, lambda flow, _: _rate(flow.outward), rank=2, right=True),
+        Column("BUSY", max(busy, 4), _busy, rank=3, right=True),
     ]
     layout = Layout(columns, width)
     lines: list[Line] = [layout.heading("-", False), *map(layout.row, rows)] if rows else []
@@ -199,12 +186,12 @@ def traffic(view: View, history: History, width: int, height: int) -> Content:
     tall = (height - len(lines)) // len(shown) if shown else 0
     for kind in shown if tall >= _FLOW_GRAPH else ():
         values = history.of(kind)[-2 * width :]
-        highest = max((value for value in values if value is not None), default=0.0)
+        highest = peak(values)
         lines.append(whole([[(kind, DIM)], [(f"highest {size(highest)}/s", DIM)]], width))
-        space = tall - 1 - (1 if kind == shown[-1] and tall > _AXIS else 0)
-        lines += graph([value and value / highest for value in values], width, space, kind)
-        if space < tall - 1:
-            lines.append(axis(history.seconds(width), width))
+        if kind == shown[-1]:
+            lines += timed(values, width, tall - 1, kind, history.seconds(width), highest)
+        else:
+            lines += graph(values, width, tall - 1, kind, highest)
     return Content(lines or [[("none", DIM)]], "Disks and network")
 
 
@@ -214,8 +201,7 @@ def _rate(rate: float) -> Line:
 
 def _busy(flow: Flow, _: int) -> Line:
     if flow.busy is not None:
-        style = level(flow.busy, *BUSY)
-        return [(percent(flow.busy), "" if style == GOOD else style)]
+        return [(percent(flow.busy), alarm(flow.busy, *BUSY))]
     return [(f"{flow.troubles:.0f}err", WARNING)] if flow.troubles >= 0.5 else []
 
 
@@ -226,8 +212,14 @@ def storage(view: View, width: int) -> Content:
     """Return the file systems and the temperatures of the host."""
     spaces = sorted(host_figures.filesystems(view), key=_fullness, reverse=True)
     sensors = sorted(host_figures.sensors(view), key=lambda sensor: sensor.value, reverse=True)
-    layout = Layout(_space_columns(spaces), width)
-    lines = [layout.row(space) for space in spaces]
+    used = max((len(part(space.used, space.total)) for space in spaces), default=0)
+    columns: list[Column[Space]] = [
+        Column("", 5, lambda space, _: [(space.mountpoint, STRONG)], grows=1),
+        Column("", 4, lambda space, wide: bar(_fullness(space), wide, _space_style(space) or GOOD), grows=1, rank=3),
+        Column("", used, lambda space, _: [(part(space.used, space.total), _space_style(space))], rank=2, right=True),
+        Column("", 4, lambda space, _: [(percent(_fullness(space)), _space_style(space))], rank=1, right=True),
+    ]
+    lines = [*map(Layout(columns, width).row, spaces)]
     if sensors:
         lines.append([("TEMPERATURES", DIM)])
         per_line = max(1, (width + 2) // 26)
@@ -248,24 +240,7 @@ def _fullness(space: Space) -> float:
 
 
 def _space_style(space: Space) -> str:
-    style = level(_fullness(space), *FULL_DISK)
-    return "" if style == GOOD else style
-
-
-def _space_columns(spaces: Sequence[Space]) -> list[Column[Space]]:
-    used = max((len(part(space.used, space.total)) for space in spaces), default=0)
-
-    def gauge(space: Space, width: int) -> Line:
-        return bar(_fullness(space), width, level(_fullness(space), *FULL_DISK))
-
-    return [
-        Column("", 5, lambda space, _: [(space.mountpoint, STRONG)], str, 1),
-        Column("", 4, gauge, str, 1, rank=3),
-        Column(
-            "", used, lambda space, _: [(part(space.used, space.total), _space_style(space))], str, rank=2, right=True
-        ),
-        Column("", 4, lambda space, _: [(percent(_fullness(space)), _space_style(space))], str, rank=1, right=True),
-    ]
+    return alarm(_fullness(space), *FULL_DISK)
 
 
 def header(host: str, view: View | None, note: str, clock: str, width: int) -> Line:

@@ -8,25 +8,26 @@ from opentelemetry.instrumentation.hardware.cli.layout import wrap
 from opentelemetry.instrumentation.hardware.cli.quantity import fraction, quantity
 from opentelemetry.instrumentation.hardware.cli.top.feed import Readout
 from opentelemetry.instrumentation.hardware.cli.top.history import History
-from opentelemetry.instrumentation.hardware.cli.top.holders import Process
 from opentelemetry.instrumentation.hardware.cli.top.process_table import age, as_tree, command
+from opentelemetry.instrumentation.hardware.cli.top.processes import Process
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     DIM,
+    LABEL,
     STRONG,
     WARNING,
     Line,
     axis,
     fitted,
-    flowed,
     graph,
+    item,
+    labelled,
+    peak,
     percent,
     size,
     whole,
     width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
-
-_LABEL = 11  # columns of the words at the left
 
 _TALL, _LOW = 12, 4  # the most and the least lines of the graph
 
@@ -38,26 +39,19 @@ def process_page(readout: Readout, history: History, pid: int, width: int, heigh
         return Drawn([[(f"process {pid} has ended", WARNING)]], f"Process {pid}", "esc back")
     process = rows[0]
     lines: list[Line] = []
-    for at, line in enumerate(wrap(process.command or "-", max(width - _LABEL, 20))):
-        lines.append([(f"{'' if at else 'command':<{_LABEL}}", DIM), (line, STRONG)])
-    facts: list[Line] = [
-        [("user ", DIM), (process.user or "-", "")],
-        [("CPU ", DIM), (percent(process.cpu), STRONG)],
-        [("memory ", DIM), (size(process.memory), STRONG)],
-        *([[("age ", DIM), (age(process.age), "")]] if process.age is not None else []),
-    ]
-    for name, items in (("", facts), ("devices", [*_devices(readout, rows)])):
-        lines += [
-            [(f"{'' if at else name:<{_LABEL}}", DIM), *line] for at, line in enumerate(flowed(items, width - _LABEL))
-        ]
+    for at, line in enumerate(wrap(process.command or "-", max(width - LABEL, 20))):
+        lines.append([(f"{'' if at else 'command':<{LABEL}}", DIM), (line, STRONG)])
+    cpu = item("CPU", percent(process.cpu))
+    facts = [item("user", process.user or "-", ""), cpu, item("memory", size(process.memory))]
+    facts += [] if process.age is None else [item("age", age(process.age), "")]
+    lines += labelled("", facts, width)
+    lines += labelled("devices", [*_devices(readout, rows)], width)
     lines += [[], *_tree(readout, process, width)]
     tall = min(height - len(lines) - 3, _TALL)
     if tall >= _LOW:
         values = history.of("process", str(pid))
-        highest = max([1.0, *(value for value in values if value is not None)])
-        lines += [[], [("CPU ", DIM), (percent(process.cpu), STRONG)]]
-        lines += graph([None if value is None else value / highest for value in values], width, tall - 1)
-        lines.append(axis(history.seconds(width), width))
+        chart = graph(values, width, tall - 1, highest=max(1.0, peak(values)))
+        lines += [[], cpu, *chart, axis(history.seconds(width), width)]
     return Drawn(lines, f"Process {pid}", "esc back · k kill")
 
 
@@ -69,13 +63,13 @@ def _devices(readout: Readout, rows: list[Process]) -> Iterator[Line]:
         if device is None:
             continue
         others = len({each.pid for each in readout.processes if each.device == row.device} - {row.pid})
-        yield [(f"{row.device} ", DIM), (f"{fraction(row.device_memory, device.total, 'By') or '-'}", STRONG)]
-        yield [("busy ", DIM), (percent(device.busy), STRONG)]
+        yield item(row.device, fraction(row.device_memory, device.total, "By") or "-")
+        yield item("busy", percent(device.busy))
         if device.power is not None:
-            yield [(quantity(device.power, "W"), STRONG)]
+            yield item("", quantity(device.power, "W"))
         joules = readout.energy.get(device.id)
         if joules is not None:
-            yield [(quantity(joules, "J"), STRONG)]
+            yield item("", quantity(joules, "J"))
             yield [("since the start of this view", DIM)]
         if others:
             yield [(f"shared with {others} other{'s' if others > 1 else ''}", WARNING)]
@@ -98,7 +92,7 @@ def _tree(readout: Readout, process: Process, width: int) -> Iterator[Line]:
     family = [each for pid, each in sorted(by_pid.items()) if pid in shown | below]
     for each, prefix in as_tree(family):
         style = STRONG if each.pid == process.pid else DIM
-        numbers: list[Line] = [[(f"{each.pid:>{_LABEL - 1}}", style)], [(f"{percent(each.cpu):>6}", DIM)]]
+        numbers: list[Line] = [[(f"{each.pid:>{LABEL - 1}}", style)], [(f"{percent(each.cpu):>6}", DIM)]]
         start = [*whole([*numbers, [(f"{size(each.memory):>6}", DIM)]], width), ("  ", "")]
         room = width - width_of(start) - len(prefix)
         if room > 0:

@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cli.quantity import duration
-from opentelemetry.instrumentation.hardware.cli.top.holders import Process
-from opentelemetry.instrumentation.hardware.cli.top.shapes import (
-    DIM,
-    STRONG,
-    UNKNOWN,
-    Column,
-    Line,
-    percent,
-    size,
-)
+from opentelemetry.instrumentation.hardware.cli.top.processes import Process
+from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, STRONG, UNKNOWN, Column, Line, percent, size
 
 _LOGIN = 12  # the most columns of a user
 

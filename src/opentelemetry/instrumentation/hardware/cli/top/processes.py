@@ -1,12 +1,15 @@
-"""The processes of the host, by psutil."""
+"""The processes that use accelerators, and the others of the host, by psutil."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from opentelemetry.instrumentation.hardware.accelerators.holders import Holder
+from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
 _COST = 0.01  # the share of a CPU for reading all processes. On a crowded host they are read less often.
@@ -15,7 +18,16 @@ _FRESH = 24  # processes with the most CPU time that are read every time
 
 
 class Facts(NamedTuple):
-    """What is known about a process. None and "" are unknown."""
+    """What is known about a process. None and "" are unknown.
+
+    Attributes:
+        user: Its user.
+        command: Its command line.
+        cpu: CPU seconds per second since the previous reading.
+        memory: Its resident bytes.
+        age: Seconds since its start.
+        parent: The PID of its parent.
+    """
 
     user: str = ""
     command: str = ""
@@ -23,6 +35,63 @@ class Facts(NamedTuple):
     memory: int | None = None
     age: float | None = None
     parent: int | None = None
+
+
+class Process(NamedTuple):
+    """A process, on a device or on none; otherwise as :class:`Facts`.
+
+    Attributes:
+        device: The name of the device; "" without one.
+        device_memory: Bytes of the device's memory that it uses.
+        is_known: Whether it is the process with this PID here. In a container, that may be another one.
+    """
+
+    device: str
+    pid: int
+    device_memory: int | None = None
+    user: str = ""
+    command: str = ""
+    cpu: float | None = None
+    memory: int | None = None
+    age: float | None = None
+    parent: int | None = None
+    is_known: bool = True
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What distinguishes it from others."""
+        return self.device, self.pid
+
+
+def holders(
+    session: Session, names: Mapping[str, str], read: Callable[[Iterable[int]], Mapping[int, Facts]]
+) -> list[Process]:
+    """Return the processes that use the devices of a session.
+
+    Args:
+        session: The session.
+        names: The names of the devices by ``hw.id``.
+        read: Returns the facts of processes by PID.
+    """
+    found: list[Holder] = []
+    for runner in session.runners:
+        if isinstance(runner.source, AcceleratorSource):
+            found += runner.source.holders
+    facts = read({holder.pid for holder in found if holder.is_known})
+    processes = []
+    for each in found:
+        known = facts.get(each.pid) if each.is_known else None
+        name = names.get(each.device, each.device)
+        processes.append(Process(name, each.pid, each.memory, *(known or Facts()), is_known=known is not None))
+    return processes
+
+
+def others(facts: Mapping[int, Facts], known: Iterable[Process]) -> list[Process]:
+    """Return the processes that use no device, without threads of the kernel that are idle."""
+    used = {each.pid for each in known if each.is_known}
+    return [
+        Process("", pid, None, *each) for pid, each in facts.items() if pid not in used and (each.memory or each.cpu)
+    ]
 
 
 class ProcessReader:

@@ -1,4 +1,4 @@
-"""Lines of styled text, and what they are made of: bars, graphs, numbers and tables."""
+"""Lines of styled text, and what they are made of: bars, graphs, numbers, tables, and colours for warnings."""
 
 from __future__ import annotations
 
@@ -25,9 +25,12 @@ _LEFT, _RIGHT = (0, 0x40, 0x44, 0x46, 0x47), (0, 0x80, 0xA0, 0xB0, 0xB8)
 _CELLS = [[chr(0x2800 + left + right) if left + right else " " for right in _RIGHT] for left in _LEFT]
 
 
-def level(share: float, warning: float, bad: float) -> str:
-    """Return the style of a share, or of another number, by two thresholds."""
-    return BAD if share >= bad else WARNING if share >= warning else GOOD
+LABEL = 11  # columns of the words at the left of a page
+
+
+def item(name: str, value: str, style: str = STRONG) -> Line:
+    """Return a value after a word."""
+    return [(f"{name} ", DIM), (value, style)] if name else [(value, style)]
 
 
 def width_of(line: Line) -> int:
@@ -59,6 +62,16 @@ def flowed(items: Sequence[Line], width: int) -> list[Line]:
     return lines
 
 
+def labelled(name: str, items: Sequence[Line], width: int) -> list[Line]:
+    """Return items beside a word, in as many lines as they need; nothing without items."""
+    return [[(f"{'' if at else name:<{LABEL}}", DIM), *line] for at, line in enumerate(flowed(items, width - LABEL))]
+
+
+def beside(blocks: Sequence[Sequence[Line]], width: int) -> list[Line]:
+    """Return blocks of equally many lines side by side, each in so many columns."""
+    return [[piece for line in lines for piece in fitted(line, width + 2)] for lines in zip(*blocks)]
+
+
 def fitted(line: Line, width: int, right: bool = False) -> Line:
     """Return a line of exactly this width."""
     missing = width - width_of(line)
@@ -82,18 +95,19 @@ def bar(share: float | None, width: int, style: str) -> Line:
     return [(full + half, style), ("━" * (width - len(full + half)), TRACK)]
 
 
-def graph(values: Sequence[float | None], width: int, height: int, style: str = "") -> list[Line]:
+def graph(values: Sequence[float | None], width: int, height: int, style: str = "", highest: float = 1.0) -> list[Line]:
     """Return an area chart of the newest values, the last one at the right.
 
     Args:
-        values: Shares of the height; None leaves a gap.
+        values: The values; None leaves a gap.
         width: Columns, with two values each.
         height: Lines.
         style: The style; "" colours each line by its height.
+        highest: The value that fills the height.
     """
     newest = [None] * max(0, 2 * width - len(values)) + [*values[-2 * width :]]
     steps = 4 * height
-    heights = [0 if value is None else max(1, round(steps * min(value, 1.0))) for value in newest]
+    heights = [0 if value is None else max(1, round(steps * min(value / (highest or 1.0), 1.0))) for value in newest]
     lines: list[Line] = []
     for row in range(height):
         below = 4 * (height - 1 - row)
@@ -104,6 +118,20 @@ def graph(values: Sequence[float | None], width: int, height: int, style: str = 
         name = style or f"level{round((_GRADIENT - 1) * (height - 1 - row) / max(height - 1, 1))}"
         lines.append([("".join(cells), name)])
     return lines
+
+
+def timed(
+    values: Sequence[float | None], width: int, height: int, style: str, seconds: float, highest: float = 1.0
+) -> list[Line]:
+    """Return a graph of so many lines, with a time axis if there is room; see :func:`graph` and :func:`axis`."""
+    if height < _AXIS:
+        return graph(values, width, height, style, highest)
+    return [*graph(values, width, height - 1, style, highest), axis(seconds, width)]
+
+
+def peak(values: Sequence[float | None]) -> float:
+    """Return the highest value; 0 if none is known."""
+    return max((value for value in values if value is not None), default=0.0)
 
 
 def axis(seconds: float, width: int) -> Line:
@@ -119,6 +147,8 @@ def axis(seconds: float, width: int) -> Line:
             text = text[:at] + label + text[at + len(label) :]
     return [(text, DIM)]
 
+
+_AXIS = 5  # the lines from which a graph has a time axis
 
 _TICK = 10  # the least columns between two marks of a time axis
 
@@ -154,6 +184,33 @@ def part(used: Number | None, total: Number | None) -> str:
     return f"{text[:-1] if text[-1] == limit[-1] else text}/{limit}"
 
 
+# -- thresholds
+
+# A warning and an alarm: of memory in use, of file systems, of CPUs and disks, and of the time in which tasks waited.
+FULL, FULL_DISK, BUSY, WAITING = (0.90, 0.97), (0.85, 0.95), (0.80, 0.95), (0.10, 0.40)
+
+IDLE, HELD = 0.05, 0.10  # a device is idle below this utilization, and held from this share of its memory
+
+_HOT = (80.0, 90.0)  # of temperatures without a known limit, in degrees Celsius
+
+_NEAR = 10.0  # degrees below a limit from which a temperature is a warning
+
+
+def alarm(value: float, warning: float, bad: float) -> str:
+    """Return the style of a number by two thresholds; "" if it is normal."""
+    return BAD if value >= bad else WARNING if value >= warning else ""
+
+
+def level(value: float, warning: float, bad: float) -> str:
+    """Return the style of a bar by two thresholds."""
+    return alarm(value, warning, bad) or GOOD
+
+
+def heat(value: Number, limit: Number | None) -> str:
+    """Return the style of a temperature; "" if it is normal."""
+    return alarm(value, *(_HOT if limit is None else (limit - _NEAR, limit)))
+
+
 # -- tables
 
 _SPACIOUS = 110  # the width from which there are two columns of space between the columns of a table
@@ -179,7 +236,7 @@ class Column(Generic[Row]):
     title: str
     width: int
     cell: Callable[[Row, int], Line]
-    order: Callable[[Row], Any]
+    order: Callable[[Row], Any] = str
     grows: int = 0
     rank: int = 0
     right: bool = False

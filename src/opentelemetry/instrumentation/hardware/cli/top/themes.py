@@ -16,8 +16,6 @@ from textual.theme import Theme as TextualTheme
 
 _WAIT = 0.2  # seconds to wait for the terminal's answer. Some give none.
 
-_LEVELS = 8  # the number of styles from ``level0`` to ``level7``, from good to bad
-
 # Colours of the 256 that every terminal has, so that nothing changes without true colour.
 _DARK = {
     "background": "#121212",

@@ -26,11 +26,12 @@ class Themed(App[None]):
     palette: Palette = THEMES["dark"]
 
 
-def strip_of(line: Line, width: int, palette: Palette, is_selected: bool = False) -> Strip:
-    """Return a line of exactly this width."""
+def _strip(widget: Widget, line: Line, is_selected: bool = False) -> Strip:
+    """Return a line in the width and the colours of a widget."""
+    palette = widget.app.palette if isinstance(widget.app, Themed) else THEMES["dark"]
     styles = palette.selected if is_selected else palette.styles
     segments = [Segment(printable(text), styles[style]) for text, style in line if text]
-    return Strip(segments).adjust_cell_length(width, styles[""])
+    return Strip(segments).adjust_cell_length(widget.size.width, styles[""])
 
 
 class Drawn(NamedTuple):
@@ -88,10 +89,6 @@ class Panel(ScrollView, can_focus=True):
         self._drawn = Drawn((), "")
         self._line = -1  # the selected one
         self.selected: Hashable = None
-
-    @property
-    def _palette(self) -> Palette:
-        return self.app.palette if isinstance(self.app, Themed) else THEMES["dark"]
 
     def show(self, draw: Draw) -> None:
         """Show this from now on."""
@@ -169,7 +166,7 @@ class Panel(ScrollView, can_focus=True):
         drawn = self._drawn
         at = y if y < drawn.fixed else y + round(self.scroll_y)
         line = drawn.lines[at] if at < len(drawn.lines) else []
-        return strip_of(line, self.size.width, self._palette, at == self._line and self.has_focus)
+        return _strip(self, line, at == self._line and self.has_focus)
 
     # -- keys and mouse
 
@@ -228,5 +225,4 @@ class Bar(Widget):
 
     def render_line(self, y: int) -> Strip:
         """Return the line."""
-        palette = self.app.palette if isinstance(self.app, Themed) else THEMES["dark"]
-        return strip_of(self._line, self.size.width, palette)
+        return _strip(self, self._line)
