@@ -11,8 +11,7 @@ from tests.support.commands import otel_hardware, simulated
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli.summary import summary
-from opentelemetry.instrumentation.hardware.cli.table import draw
+from opentelemetry.instrumentation.hardware.cli.table import draw, summary
 from opentelemetry.instrumentation.hardware.model import Snapshot, Values
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 

@@ -11,10 +11,12 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, printed_logs, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, printed_logs, say
+from opentelemetry.instrumentation.hardware.cli.settings import HelpAction
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.version import __version__
 
@@ -98,7 +100,7 @@ def run(argv: Sequence[str] | None) -> int:
     except BrokenPipeError:  # the reader closed the pipe
         return 0
     except OSError as error:
-        say(f"{error.filename or 'the output'}: {(error.strerror or str(error)).lower()}")
+        say(f"{error.filename or 'the output'}: {cause(error)}")
         return 1
     finally:  # what cannot be written is discarded, else Python's flush at exit makes the status 120
         for stream in (sys.stdout, sys.stderr):
@@ -129,20 +131,10 @@ def _similar(word: str, known: Sequence[str]) -> str:
     return f"; did you mean {found[0]}?" if found else ""
 
 
-class _HelpAll(argparse.Action):
-    """Prints the whole description of a command."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Print it and exit."""
-        parser.description = f"{parser.description}\n{self.const}"
-        parser.print_help()
-        parser.exit()
+def _with_details(details: str, parser: argparse.ArgumentParser) -> str:
+    """Return the whole description of a command."""
+    parser.description = f"{parser.description}\n{details}"
+    return parser.format_help()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -156,7 +148,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_arguments(subparser)
         if hasattr(command, "DETAILS"):
             text = "show this message with more details and exit"
-            subparser.add_argument("--help-all", action=_HelpAll, nargs=0, const=command.DETAILS, help=text)
+            details = partial(_with_details, command.DETAILS)
+            subparser.add_argument("--help-all", action=HelpAction, nargs=0, const=details, help=text)
         subparser.set_defaults(command=command, parser=subparser)
     return parser
 

@@ -11,8 +11,10 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 
 from opentelemetry.instrumentation.hardware.cli import exporters, otlp
+from opentelemetry.instrumentation.hardware.cli.exports import Exports
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
+from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
@@ -86,34 +88,33 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
     where = otlp.destination(environ)
     problems = exporters.problems(words, where)
     for problem in problems.values():
-        yield Finding(part, "wrong", "exporter", problem.text, problem.fix)
-    if not _is_valid_interval(environ):
+        yield Finding(part, "wrong", "exporter", problem.reason, problem.fix)
+    pace = _pace(words, environ)
+    if not pace:
         text = f"{_INTERVAL}={environ[_INTERVAL]} is not a positive number of milliseconds"
         yield Finding(part, "wrong", "interval", text, "set it to a number such as 15000, or unset it")
     elif not problems:
         origin = "OTEL_METRICS_EXPORTER" if environ.get("OTEL_METRICS_EXPORTER") else "default"
-        yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {_pace(words, environ)}")
+        yield Finding(part, "ok", "exporter", f"{', '.join(words)} ({origin}), {pace}")
     if "prometheus" in words and "prometheus" not in problems:
         yield _prometheus(environ)
     if where is not None and exporters.entry_point(where.exporter, where) not in problems:
         yield from _connection(where)
 
 
-def _is_valid_interval(environ: Mapping[str, str]) -> bool:
+def _pace(words: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return when metrics are exported; "" if the interval is not valid."""
     text = environ.get(_INTERVAL, "")
     try:
-        return not text or 0 < float(text) < math.inf
+        if text and not 0 < float(text) < math.inf:
+            return ""
     except ValueError:
-        return False
-
-
-def _pace(words: Sequence[str], environ: Mapping[str, str]) -> str:
+        return ""
     if words == ["prometheus"]:
         return "at each scrape"
-    text = environ.get(_INTERVAL, "")
-    if text:
-        return f"every {export_interval(environ):g} s ({_INTERVAL}={text})"
-    return "every 60 s (otel-hardware run: 15)"
+    return (
+        f"every {export_interval(environ):g} s ({_INTERVAL}={text})" if text else "every 60 s (otel-hardware run: 15)"
+    )
 
 
 def _prometheus(environ: Mapping[str, str]) -> Finding:
@@ -161,9 +162,6 @@ def _connection(where: otlp.Destination) -> Iterator[Finding]:
 def _request_failure(where: otlp.Destination) -> Failure | None:
     """Send an empty request through the configured exporter. Returns why it failed, or None."""
     from opentelemetry.sdk.metrics.export import MetricsData
-
-    from opentelemetry.instrumentation.hardware.cli.exports import Exports
-    from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 
     with collected_logs():
         try:

@@ -11,20 +11,22 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import fields
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from opentelemetry.instrumentation.hardware.catalog import DEVICE
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, collected_logs
+from opentelemetry.instrumentation.hardware.cli.quantity import quantity
+from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
-
-if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.sources import discover
 
 HELP = "check sources, settings and export, and show what to do"
 
@@ -52,12 +54,7 @@ _OPTIONAL = ("container", "hwmon", "infiniband", "openmetrics", "powercap")
 
 _NAMED = 5  # metrics that a message names
 
-_NOUNS = {
-    DEVICE: "disk",
-    "network.interface.name": "interface",
-    "system.filesystem.mountpoint": "mount",
-    "hw.name": "device",
-}
+_NOUNS = {c.DEVICE: "disk", c.INTERFACE: "interface", c.FILESYSTEM_MOUNTPOINT: "mount", c.HW_NAME: "device"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -78,8 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         Mistake: The file to compare with cannot be read.
     """
-    from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
-
     before = None if arguments.compare is None else _earlier(arguments.compare)
     with collected_logs() as messages:
         config = settings.config(arguments)
@@ -120,7 +115,7 @@ def _earlier(path: str) -> _Series:
             series = json.load(file)["series"]
         return {source: {name: int(count) for name, count in each.items()} for source, each in series.items()}
     except OSError as error:
-        raise Mistake(f"--compare: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Mistake(f"--compare: cannot read {path}: {cause(error)}") from None
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         raise Mistake(f"--compare: {path} is not the output of 'otel-hardware doctor --format json'") from None
 
@@ -154,18 +149,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def _sources(config: Config, arguments: argparse.Namespace) -> tuple[list[Finding], dict[str, dict[str, int]]]:
     """Return the findings about the sources, and the number of series of each metric by source."""
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-    from opentelemetry.instrumentation.hardware.sources import discover
-
-    if arguments.replay is None:
-        session = Session(config, all_processes=True)
-    else:
-        session = replay.ReplayedSession(arguments.replay, arguments)
-        config = session.config
-    session.start()
     findings: list[Finding] = []
     series = {}
-    try:
+    with closing(replay.session_of(arguments, config, all_processes=True)) as session:
+        config = session.config
+        session.start()
         session.read_now(_TIMEOUT)
         time.sleep(_WINDOW)
         session.read_now(_TIMEOUT)
@@ -181,27 +169,22 @@ def _sources(config: Config, arguments: argparse.Namespace) -> tuple[list[Findin
                 findings.append(Finding("sources", "wrong", name, "cannot be loaded; a note below has the reason"))
             elif not parts:
                 findings.append(Finding("sources", "off", name, "turned off by SOURCES"))
-        findings += _spans(session, config)
-    finally:
-        session.close()
+        findings += _spans(session)
     return findings, series
 
 
-def _spans(session: Session, config: Config) -> Iterator[Finding]:
+def _spans(session: Session) -> Iterator[Finding]:
     """Say which attributes the spans of a program will have on this machine, and why others will be missing."""
-    from opentelemetry.instrumentation.hardware import catalog as c
     from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 
-    if config.spans == "off":
+    if session.config.spans == "off":
         yield Finding("spans", "ok", "will have", "nothing, because OTEL_PYTHON_HARDWARE_SPANS=off")
         return
-    sources = [runner.source for runner in session.runners if isinstance(runner.source, AcceleratorSource)]
-    found = {
-        series.metric
-        for runner in session.runners
-        if isinstance(runner.source, AcceleratorSource)
-        for series, _ in runner.points(session.clock())
-    }
+    sources, found = [], set()
+    for runner in session.runners:
+        if isinstance(runner.source, AcceleratorSource):
+            sources.append(runner.source)
+            found |= {series.metric for series, _ in runner.points(session.clock())}
     yield Finding("spans", "ok", "will have", c.SPAN_CPU_TIME.name)
     present = {
         c.HW_ENERGY: f"{c.SPAN_ENERGY.name}, {c.SPAN_SHARE_ENERGY.name}",
@@ -220,8 +203,6 @@ def _spans(session: Session, config: Config) -> Iterator[Finding]:
 
 
 def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
-    from opentelemetry.instrumentation.hardware.pipeline.runner import State
-
     problem, source = runner.health(now), runner.source
     if runner.state is State.ABSENT and problem is not None:
         is_expected = not problem.fix or runner.name in _OPTIONAL
@@ -229,11 +210,9 @@ def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
     elif problem is not None:
         yield Finding("sources", "wrong", runner.name, problem.reason, problem.fix)
     elif runner.state is not State.UP:
-        text, fix = (
-            f"no reading within {_TIMEOUT:g} s: the driver or file system hangs",
-            "leave it out: --sources=-NAME",
-        )
-        yield Finding("sources", "wrong", runner.name, text, fix.replace("NAME", runner.name.partition(":")[0]))
+        text = f"no reading within {_TIMEOUT:g} s: the driver or file system hangs"
+        fix = f"leave it out: --sources=-{runner.name.partition(':')[0]}"
+        yield Finding("sources", "wrong", runner.name, text, fix)
     else:
         yield Finding("sources", "ok", runner.name, _found(runner, now))
     for sentence in source.unsupported if source is not None else ():
@@ -242,29 +221,20 @@ def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
 
 def _found(runner: SourceRunner, now: float) -> str:
     """Describe what a source found: the number of series, devices and limits."""
-    from opentelemetry.instrumentation.hardware.catalog import (
-        HW_GPU_INFO,
-        HW_ID,
-        SYSTEM_CPU_LOGICAL_COUNT,
-        SYSTEM_MEMORY_LIMIT,
-    )
-    from opentelemetry.instrumentation.hardware.cli.quantity import quantity
-    from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
-
     points = runner.points(now)
     if not points:
         return "nothing to report here"
-    gpus = [series.attributes for series, _ in points if series.metric is HW_GPU_INFO]
+    gpus = [series.attributes for series, _ in points if series.metric is c.HW_GPU_INFO]
     names: dict[str, dict[str, None]] = {}
     facts = []
     for series, value in points:
         metric = series.metric
         identity = next((key for key in IDENTITY if key in metric.attributes), "")
-        if identity in _NOUNS and not (gpus and HW_ID in series.attributes):
+        if identity in _NOUNS and not (gpus and c.HW_ID in series.attributes):
             names.setdefault(_NOUNS[identity], {})[str(series.attributes[identity])] = None
-        if metric is SYSTEM_CPU_LOGICAL_COUNT:
+        if metric is c.SYSTEM_CPU_LOGICAL_COUNT:
             facts.append(f"{value} logical CPUs")
-        elif metric is SYSTEM_MEMORY_LIMIT:
+        elif metric is c.SYSTEM_MEMORY_LIMIT:
             facts.append(f"{quantity(value, metric.unit)} of memory")
         elif not metric.attributes and metric.name.endswith(".limit"):
             facts.append(f"{metric.name.split('.')[1]} limit {quantity(value, metric.unit)}")
@@ -275,11 +245,9 @@ def _found(runner: SourceRunner, now: float) -> str:
 
 def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
     """Describe GPUs by model, partitions, and driver versions."""
-    from opentelemetry.instrumentation.hardware.catalog import HW_DRIVER_VERSION, HW_MODEL, HW_PARENT
-
-    models = Counter(str(facts.get(HW_MODEL, "a GPU")) for facts in found if HW_PARENT not in facts)
-    parts = sum(HW_PARENT in facts for facts in found)
-    drivers = {str(facts[HW_DRIVER_VERSION]): None for facts in found if HW_DRIVER_VERSION in facts}
+    models = Counter(str(facts.get(c.HW_MODEL, "a GPU")) for facts in found if c.HW_PARENT not in facts)
+    parts = sum(c.HW_PARENT in facts for facts in found)
+    drivers = {str(facts[c.HW_DRIVER_VERSION]): None for facts in found if c.HW_DRIVER_VERSION in facts}
     yield from (f"{count} x {model}" if count > 1 else model for model, count in models.items())
     if parts:
         yield f"{parts} partition{'s' if parts > 1 else ''}"

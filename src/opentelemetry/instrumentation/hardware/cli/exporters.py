@@ -6,9 +6,12 @@ import os
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.cli import otlp
+from opentelemetry.instrumentation.hardware.cli.failures import Failure
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.sdk import configurator
 
 _GROUP: Final = "opentelemetry_metrics_exporter"
 
@@ -25,63 +28,45 @@ _NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
 _SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
 
 
-class Problem(NamedTuple):
-    """What is wrong with an exporter, and what to do."""
-
-    text: str
-    fix: str
-
-
 def entry_point(word: str, where: otlp.Destination | None) -> str:
     """Return the name of the entry point that a word of ``OTEL_METRICS_EXPORTER`` stands for."""
     return otlp.EXPORTERS.get(where.protocol, "") if where is not None and word == where.exporter else word
 
 
 def load(name: str) -> Any:
-    """Return the class of an exporter.
+    """Return the class of an exporter that is installed.
 
     Raises:
-        LookupError: It is not installed.
         Exception: It cannot be loaded.
     """
-    found = [*entry_points(group=_GROUP, name=name)]
-    if not found:
-        raise LookupError(name)
-    return found[0].load()
+    return next(iter(entry_points(group=_GROUP, name=name))).load()
 
 
-def problem(name: str) -> Problem | None:
+def problem(name: str) -> Failure | None:
     """Return what is wrong with an exporter; None if it can be used."""
+    if not entry_points(group=_GROUP, name=name):
+        return _missing(name)
     try:
         load(name)
-    except LookupError as error:
-        if error.args == (name,):
-            return _missing(name)
-        return _broken(name, error)
     except Exception as error:
-        return _broken(name, error)
+        text = f"the exporter {name} is installed, but cannot be loaded: {type(error).__name__}: {error}"
+        return Failure(text, f"pip install --force-reinstall {_PACKAGES.get(name, 'its package')}")
     return None
 
 
-def _missing(name: str) -> Problem:
+def _missing(name: str) -> Failure:
     if name not in _PACKAGES:
         known = get_close_matches(name, ["otlp", *_PACKAGES], 1)
         fix = f"did you mean {known[0]}?" if known else "set OTEL_METRICS_EXPORTER=otlp"
-        return Problem(f"no installed package provides the metrics exporter {name}", fix)
+        return Failure(f"no installed package provides the metrics exporter {name}", fix)
     fix = f"pip install {_PACKAGES[name]}"
     for protocol, other in otlp.EXPORTERS.items():
         if name in otlp.EXPORTERS.values() and other != name and entry_points(group=_GROUP, name=other):
             fix += f", or set OTEL_EXPORTER_OTLP_PROTOCOL={protocol}, which is installed"
-    return Problem(f"the exporter {name} is not installed", fix)
+    return Failure(f"the exporter {name} is not installed", fix)
 
 
-def _broken(name: str, error: Exception) -> Problem:
-    package = _PACKAGES.get(name, "its package")
-    text = f"the exporter {name} is installed, but cannot be loaded: {type(error).__name__}: {error}"
-    return Problem(text, f"pip install --force-reinstall {package}")
-
-
-def problems(words: Sequence[str], where: otlp.Destination | None) -> dict[str, Problem]:
+def problems(words: Sequence[str], where: otlp.Destination | None) -> dict[str, Failure]:
     """Return what is wrong with the exporters, by the names of their entry points."""
     names = dict.fromkeys(name for word in words if (name := entry_point(word, where)))
     return {name: found for name in names if (found := problem(name)) is not None}
@@ -97,15 +82,12 @@ def configure(pid: int, is_simulated: bool = False) -> None:
     Raises:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
     """
-    from opentelemetry.instrumentation.hardware.cli.messages import Mistake
     from opentelemetry.instrumentation.hardware.resource_detector import of_agent
-    from opentelemetry.instrumentation.hardware.sdk import configurator
 
-    if not os.environ.get("OTEL_CONFIG_FILE"):
-        for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
-            raise Mistake(f"{problem.text}; {problem.fix}")
     options = {}
-    if not os.environ.get("OTEL_CONFIG_FILE"):  # which describes its own resource
+    if not os.environ.get("OTEL_CONFIG_FILE"):  # which describes its own exporters and resource
+        for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
+            raise Mistake(str(problem))
         options["resource_attributes"] = of_agent(pid, is_simulated)
     try:
         configurator()().configure(**options)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_grpc, of_http
+from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_http
 from opentelemetry.instrumentation.hardware.instruments import limit_messages
 from opentelemetry.instrumentation.hardware.sdk import endpoint_of, exporter_of, readers, session_of, wrap_stub
 
@@ -242,7 +242,7 @@ def _watch_grpc(exporter: MetricExporter, exports: Exports) -> None:
             try:
                 response: ExportMetricsServiceResponse = self._stub.Export(*request, **call)
             except grpc.RpcError as error:
-                exports.attempt_failed(of_grpc(error))
+                exports.attempt_failed(failure(f"{error.code().name}: {error.details()}"))
                 raise
             exports.attempt_succeeded(response)
             return response

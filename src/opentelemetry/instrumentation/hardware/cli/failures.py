@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
@@ -19,7 +19,7 @@ _TIMED_OUT: Final = "connection timed out"
 
 
 class Failure(NamedTuple):
-    """A failed export.
+    """Why an export failed, or would.
 
     Attributes:
         reason: What happened, as a clause.
@@ -85,28 +85,18 @@ _UNREACHABLE: Final = (
 )
 
 
-def unreachable(reason: str) -> Failure:
-    """Return the failure of a connection."""
-    return Failure(reason, is_unreachable=True)
-
-
 def failure(text: str) -> Failure:
     """Return the failure that an error message describes."""
     text = " ".join(text.split())
     for pattern, reason in _UNREACHABLE:
         if re.search(pattern, text, re.IGNORECASE):
-            return unreachable(reason)
+            return Failure(reason, is_unreachable=True)
     shown = redacted(text[: 2 * _LONGEST])  # before the final cut: a part of a secret would not be found
     shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}…"
     for pattern, reason, fix in _CAUSES:
         if re.search(pattern, text):
             return Failure(reason or shown, fix)
     return Failure(shown or "the exporter gives no reason")
-
-
-def of_grpc(call: Any) -> Failure:
-    """Return the failure of a call, a ``grpc.RpcError``."""
-    return failure(f"{call.code().name}: {call.details()}")
 
 
 def of_http(response: requests.Response) -> Failure | None:
@@ -117,19 +107,15 @@ def of_http(response: requests.Response) -> Failure | None:
     text = f"HTTP {status} {response.reason}"
     if 300 <= status < 400:
         return Failure(f"{text}: the endpoint redirects to {response.headers.get('Location', '?')}", "use that address")
-    body = (
-        _status_message(response) if "protobuf" in response.headers.get("Content-Type", "") else response.text.strip()
-    )
+    if "protobuf" in response.headers.get("Content-Type", ""):  # of an OTLP receiver
+        from google.protobuf.message import DecodeError
+        from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
+
+        try:
+            body: str = Status.FromString(response.content).message
+        except DecodeError:
+            body = ""
+    else:
+        body = response.text
+    body = body.strip()
     return failure(f"{text}: {body}" if body and body.isprintable() and not body.startswith("<") else text)
-
-
-def _status_message(response: requests.Response) -> str:
-    """Return the message of an OTLP receiver."""
-    from google.protobuf.message import DecodeError
-    from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
-
-    try:
-        message: str = Status.FromString(response.content).message
-    except DecodeError:
-        return ""
-    return message.strip()

@@ -195,15 +195,6 @@ def of_state(view: View, metric: Metric, key: str, state: str) -> Number | None:
     return next((value for value, each in view.points(metric) if each.get(key) == state), None)
 
 
-def directions(view: View, metric: Metric) -> dict[str, float]:
-    """Return the increase per second of a counter in each direction, over all series."""
-    key = c.DISK_DIRECTION if c.DISK_DIRECTION in metric.attributes else c.NETWORK_DIRECTION
-    rates: dict[str, float] = {}
-    for _, each in view.points(metric):
-        rates[str(each[key])] = rates.get(str(each[key]), 0.0) + rate(view, metric, each)
-    return rates
-
-
 def rate(view: View, metric: Metric, attributes: Attributes) -> float:
     """Return the increase per second of a series; 0 if it is not known."""
     return view.rates.get(Series(metric, attributes), 0.0)

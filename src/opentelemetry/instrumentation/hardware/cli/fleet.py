@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
-from opentelemetry.instrumentation.hardware.cli.exports import listened
+from opentelemetry.instrumentation.hardware.cli.exports import Exports, listened
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
-from opentelemetry.instrumentation.hardware.model import Kind, Metric
+from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec, unknown
@@ -30,9 +32,6 @@ from opentelemetry.instrumentation.hardware.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricsData
-
-    from opentelemetry.instrumentation.hardware.cli.exports import Exports
-    from opentelemetry.instrumentation.hardware.model import Attributes
 
 _SOURCES: Final = ("nvidia", "amd", "host", "filesystem", "holders")  # what a simulated host has
 
@@ -69,8 +68,6 @@ class _Agent:
         from opentelemetry.sdk.resources import Resource
 
         from opentelemetry.instrumentation.hardware.drivers.simulated import PROGRAM, SimulatedDrivers, SimulatedServer
-        from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
-        from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
         self._clock = clock
         self._interval = interval
@@ -157,12 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--hosts", type=settings.count, metavar="N", help="export as N hosts with the seeds SEED, SEED+1, ..."
     )
     group.add_argument("--scenarios", metavar="NAMES", help="scenarios of the first hosts; others have SIMULATE's")
-    group.add_argument(
-        "--backfill",
-        type=settings.seconds,
-        metavar="TIME",
-        help="send the past first, such as 1h",
-    )
+    group.add_argument("--backfill", type=settings.seconds, metavar="TIME", help="send the past first, such as 1h")
 
 
 def is_wanted(arguments: argparse.Namespace) -> bool:
@@ -182,7 +174,7 @@ def run(arguments: argparse.Namespace, signals: Signals) -> int:
     target = find_target(arguments)
     exporter = _exporter()
     with listened([exporter], target.url, say) as (exports,):
-        _export(specs, config, arguments, lambda data: _sent(exporter, data, exports), signals)
+        _export(specs, config, arguments, exporter, exports, signals)
         exporter.shutdown()
     if exports.summary:
         say(exports.summary)
@@ -214,22 +206,17 @@ def _exporter() -> MetricExporter:
     if os.environ.get("OTEL_CONFIG_FILE") or len(words) != 1 or (where is None and words != ["console"]):
         raise Mistake("simulated hosts are exported over OTLP: unset OTEL_METRICS_EXPORTER and OTEL_CONFIG_FILE")
     for problem in exporters.problems(words, where).values():
-        raise Mistake(f"{problem.text}; {problem.fix}")
+        raise Mistake(str(problem))
     make: Callable[[], MetricExporter] = exporters.load(exporters.entry_point(words[0], where))
     return make()
-
-
-def _sent(exporter: MetricExporter, data: MetricsData, exports: Exports) -> bool:
-    """Export, and return whether anything has arrived until now."""
-    exporter.export(data)
-    return exports.arrived > 0
 
 
 def _export(
     specs: Sequence[Spec],
     config: Config,
     arguments: argparse.Namespace,
-    has_sent: Callable[[MetricsData], bool],
+    exporter: MetricExporter,
+    exports: Exports,
     signals: Signals,
 ) -> None:
     interval, begin = export_interval(), time.time()
@@ -252,7 +239,10 @@ def _export(
         if signals.wait(max(0.0, pause)):
             return
         data = agents[number].read()
-        while data is not None and not has_sent(data):  # nothing has arrived yet: the past waits for a Collector
-            if time.time() >= end or signals.wait(_RETRY):
+        while data is not None:
+            exporter.export(data)
+            if exports.arrived:
+                break
+            if time.time() >= end or signals.wait(_RETRY):  # nothing has arrived yet: the past waits for a Collector
                 return
         heapreplace(due, (agents[number].next_reading(), number))

@@ -7,13 +7,17 @@ import os
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
+from opentelemetry.instrumentation.hardware.cli.quantity import quantity
+from opentelemetry.instrumentation.hardware.model import Number, Series
+from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
@@ -21,8 +25,6 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.accelerators.driver import Occupancy
     from opentelemetry.instrumentation.hardware.accelerators.selection import Assignable
     from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-    from opentelemetry.instrumentation.hardware.model import Number, Series
-    from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 
 HELP = "print idle GPUs: CUDA_VISIBLE_DEVICES=$(otel-hardware free 2)"
 
@@ -92,14 +94,6 @@ class Limit(NamedTuple):
 _DEFAULT = Limit(1 << 30, 0.05)
 
 
-class _Limits(NamedTuple):
-    """What may be in use of an idle GPU: memory, share of time, and number of compute processes."""
-
-    memory: Limit
-    utilization: float
-    processes: int
-
-
 class _Gpu(NamedTuple):
     """A GPU, or a part that programs use like one.
 
@@ -121,21 +115,16 @@ class _Gpu(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    count, processes = _integer(1, "a positive number of GPUs"), _integer(0, "a number of processes")
     parser.usage = "otel-hardware free [N] [flags]"
-    parser.add_argument("count", metavar="N", nargs="?", type=_count, default=1, help="number of GPUs; default: 1")
-    parser.add_argument(
-        "--max-memory",
-        metavar="SIZE",
-        type=_memory,
-        default=_DEFAULT,
-        help="memory that may be in use, such as 500MiB or 5%%; default: 5%% and at most 1GiB",
-    )
+    parser.add_argument("count", metavar="N", nargs="?", type=count, default=1, help="number of GPUs; default: 1")
+    text = "memory that may be in use, such as 500MiB or 5%%; default: 5%% and at most 1GiB"
+    parser.add_argument("--max-memory", metavar="SIZE", type=_memory, default=_DEFAULT, help=text)
     text = "maximum utilization in percent; default: 5"
     parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)
     text = "maximum number of compute processes; default: 0"
-    parser.add_argument("--max-processes", metavar="N", type=_processes, default=0, help=text)
-    text = "default: nvidia if its driver is present, else amd"
-    parser.add_argument("--vendor", choices=[*_VENDORS], help=text)
+    parser.add_argument("--max-processes", metavar="N", type=processes, default=0, help=text)
+    parser.add_argument("--vendor", choices=[*_VENDORS], help="default: nvidia if its driver is present, else amd")
     settings.add_simulate(parser)
 
 
@@ -145,12 +134,11 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         Mistake: There are not enough idle GPUs.
     """
-    limits = _Limits(arguments.max_memory, arguments.max_utilization, arguments.max_processes)
     idle: dict[str, list[_Gpu]] = {}
     busy: list[str] = []
     gpus = _read_all(settings.config(arguments), arguments.vendor)
     for gpu in sorted(gpus, key=lambda gpu: gpu.choice.kind):  # GPUs before MIG
-        reason = _reason(gpu, limits)
+        reason = _reason(gpu, arguments)
         if reason:
             busy.append(f"{gpu.choice.name} {reason}")
         else:
@@ -170,10 +158,13 @@ def run(arguments: argparse.Namespace) -> int:
 # -- the arguments
 
 
-def _count(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text) or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of GPUs")
-    return int(text)
+def _integer(least: int, what: str) -> Callable[[str], int]:
+    def value(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,6}", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        return int(text)
+
+    return value
 
 
 def _memory(text: str) -> Limit:
@@ -194,12 +185,6 @@ def _percent(text: str) -> float:
     return float(share[1]) / 100
 
 
-def _processes(text: str) -> int:
-    if not re.fullmatch("[0-9]{1,6}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes")
-    return int(text)
-
-
 # -- reading the GPUs
 
 
@@ -209,7 +194,6 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
     Raises:
         Mistake: No GPU can be read.
     """
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
     from opentelemetry.instrumentation.hardware.sources.amd import Amd
     from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
@@ -238,7 +222,6 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
 def _read(runner: SourceRunner, vendor: str) -> list[_Gpu] | Mistake:
     """Read the GPUs once, in this thread."""
     from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-    from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
     runner.read()
     try:
@@ -246,11 +229,10 @@ def _read(runner: SourceRunner, vendor: str) -> list[_Gpu] | Mistake:
             return _gpus(runner.source, runner.points(time.monotonic()))
         reason, fix = (runner.problem.reason, runner.problem.fix) if runner.problem else ("", "")
         if runner.state is State.ABSENT:
-            fix = (
-                fix
-                or f"install {vendor}'s driver, or start the container with its GPUs (docker run {_CONTAINER[vendor]})"
+            install = (
+                f"install {vendor}'s driver, or start the container with its GPUs (docker run {_CONTAINER[vendor]})"
             )
-            return Mistake(f"{reason.rstrip('.')}. To fix it: {fix}", 1)
+            return Mistake(f"{reason.rstrip('.')}. To fix it: {fix or install}", 1)
         return Mistake(f"the {vendor} GPUs cannot be read: {reason}", 1)
     except Mistake as mistake:
         return mistake
@@ -310,10 +292,9 @@ def _gpu(
 # -- choosing
 
 
-def _reason(gpu: _Gpu, limits: _Limits) -> str:
+def _reason(gpu: _Gpu, limits: argparse.Namespace) -> str:
     """Return why a GPU is not idle; "" if it is idle."""
     from opentelemetry.instrumentation.hardware.accelerators.driver import EXCLUSIVE_PROCESS, PROHIBITED
-    from opentelemetry.instrumentation.hardware.cli.quantity import quantity
 
     if gpu.trouble:
         return gpu.trouble
@@ -322,12 +303,12 @@ def _reason(gpu: _Gpu, limits: _Limits) -> str:
         return f"is in compute mode {mode}"
     if gpu.used is None:
         return "does not report its memory in use"
-    if not limits.memory.allows(gpu.used, gpu.total):
+    if not limits.max_memory.allows(gpu.used, gpu.total):
         return f"has {quantity(gpu.used, 'By')} in use"
-    if gpu.busy is not None and gpu.busy > limits.utilization:
+    if gpu.busy is not None and gpu.busy > limits.max_utilization:
         return f"is {gpu.busy:.0%} busy"
     others = sorted({*(pids or ())} - {os.getpid()})
-    if len(others) > (0 if mode == EXCLUSIVE_PROCESS else limits.processes):
+    if len(others) > (0 if mode == EXCLUSIVE_PROCESS else limits.max_processes):
         exclusive = f"is in compute mode {mode} and " if mode else ""
         return f"{exclusive}runs {f'process {others[0]}' if len(others) == 1 else f'{len(others)} processes'}"
     return ""

@@ -32,6 +32,11 @@ class Mistake(Exception):  # noqa: N818 - the user's, not ours
         self.status = status
 
 
+def cause(error: OSError) -> str:
+    """Return why a system call failed."""
+    return (error.strerror or str(error)).lower()
+
+
 @contextmanager
 def held() -> Iterator[io.StringIO]:
     """Hold back the sentences of the block, which shows a live screen, and print them after it, each once."""
@@ -84,8 +89,8 @@ class Messages(logging.Handler):
 
 
 @contextmanager
-def collected_logs(level: int = logging.WARNING) -> Iterator[list[str]]:
-    """Collect the log messages of OpenTelemetry and this package during the block, instead of printing them."""
+def collected_logs() -> Iterator[list[str]]:
+    """Collect the warnings of OpenTelemetry and this package during the block, instead of printing them."""
     messages: list[str] = []
 
     class Collector(logging.Handler):
@@ -94,7 +99,7 @@ def collected_logs(level: int = logging.WARNING) -> Iterator[list[str]]:
 
     logger = logging.getLogger("opentelemetry")
     handlers, propagate = logger.handlers[:], logger.propagate
-    logger.handlers[:], logger.propagate = [Collector(level)], False
+    logger.handlers[:], logger.propagate = [Collector(logging.WARNING)], False
     try:
         yield messages
     finally:

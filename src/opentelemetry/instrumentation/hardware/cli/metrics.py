@@ -7,14 +7,19 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from opentelemetry.instrumentation.hardware import wandb
+from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS, presets_of
 from opentelemetry.instrumentation.hardware.cli.layout import columns, wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
-from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
+from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 HELP = "list all metrics: name, kind, unit, attributes, source, W&B keys"
 
@@ -53,9 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the catalog."""
     if arguments.preset:
         return _print_series(arguments.preset)
-    from opentelemetry.instrumentation.hardware import wandb
-    from opentelemetry.instrumentation.hardware.catalog import CATALOG
-
     rows = [row for row in CATALOG if not arguments.default or "standard" in presets_of(row)]
     if arguments.glob is not None:
         rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
@@ -76,18 +78,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print_series(preset: str) -> int:
     """Read this machine, and print how many series a preset exports."""
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
-    from opentelemetry.instrumentation.hardware.settings import Config
-
-    session = Session(Config.read(), all_processes=True)
-    session.start()
-    try:
+    with closing(pipeline.Session(Config.read(), all_processes=True)) as session:
+        session.start()
         viewer = Viewer(session)
         time.sleep(1)  # a rate needs two readings
         values = viewer.collect().snapshot.values
-    finally:
-        session.close()
     totals = []
     for name in PRESETS:
         config = session.config.changed(preset=name)
@@ -109,8 +104,6 @@ def _print_series(preset: str) -> int:
 
 def _suggestion(word: str) -> str:
     """Return what to try instead."""
-    from opentelemetry.instrumentation.hardware.catalog import CATALOG
-
     names = [row.name for row in CATALOG]
     if any(word in name for name in names):
         return f"try '*{word}*'"

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
-from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, unreachable
+from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure
+from opentelemetry.instrumentation.hardware.cli.messages import cause
 
 SERVICE: Final = "otel-hardware"  # the service name of these commands, unless the environment sets another
 
@@ -107,7 +108,7 @@ def connection_error(where: Destination, seconds: float = 2.0) -> str:
     try:
         socket.create_connection(address, seconds).close()
     except OSError as error:
-        return "connection timed out" if isinstance(error, TimeoutError) else (error.strerror or str(error)).lower()
+        return "connection timed out" if isinstance(error, TimeoutError) else cause(error)
     return ""
 
 
@@ -117,7 +118,7 @@ def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | No
     if not reason:
         return None
     known = failure(reason)
-    return known if known.is_unreachable else unreachable(reason)
+    return known if known.is_unreachable else Failure(reason, is_unreachable=True)
 
 
 def header_problems(environ: Mapping[str, str]) -> Iterator[str]:

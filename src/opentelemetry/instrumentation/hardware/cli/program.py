@@ -7,7 +7,7 @@ import select
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, say
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
 from opentelemetry.instrumentation.hardware.system.job import start_time
 
@@ -24,7 +24,7 @@ def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Po
         hint = f", or: otel-hardware run -- python {program[0]}" if program[0].endswith(".py") else ""
         raise Mistake(f"{program[0]}: command not found; check the name and PATH{hint}", 127) from None
     except OSError as error:
-        raise Mistake(f"{program[0]} cannot be started: {(error.strerror or str(error)).lower()}", 126) from None
+        raise Mistake(f"{program[0]} cannot be started: {cause(error)}", 126) from None
 
 
 def has_ended(child: subprocess.Popen[bytes], signals: Signals, seconds: float | None = None) -> bool:
@@ -59,7 +59,6 @@ class Attached:
 
     def __init__(self, pid: int, is_ours: bool = False) -> None:
         self.pid = pid
-        self.is_ours = is_ours
         self._descriptor: int | None = None
         self._is_running: Callable[[], bool] = lambda: True
         try:

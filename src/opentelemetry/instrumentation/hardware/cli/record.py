@@ -12,7 +12,7 @@ from typing import TextIO
 
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, say
 from opentelemetry.instrumentation.hardware.cli.privacy import Mask
 from opentelemetry.instrumentation.hardware.drivers import Drivers, capture
 from opentelemetry.instrumentation.hardware.model import Problem
@@ -49,13 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "otel-hardware record SOURCE [flags]"
     parser.add_argument("source", metavar="SOURCE", help=f"one of {', '.join(discover())}")
     parser.add_argument("--ticks", type=settings.count, default=3, metavar="N", help="number of readings; default: 3")
-    parser.add_argument(
-        "--interval",
-        type=settings.seconds,
-        default=2.0,
-        metavar="SECONDS",
-        help="time between two readings; default: 2",
-    )
+    text = "time between two readings; default: 2"
+    parser.add_argument("--interval", type=settings.seconds, default=2.0, metavar="SECONDS", help=text)
     parser.add_argument("--output", metavar="FILE", help="file to write; default: standard output")
     parser.add_argument("--pid", metavar="PID", help="process to observe; default: this command")
     parser.add_argument(
@@ -81,7 +76,7 @@ def _output(path: str | None) -> AbstractContextManager[TextIO]:
     try:
         return open(path, "w", encoding="utf-8")
     except OSError as error:
-        raise Mistake(f"{path} cannot be written: {(error.strerror or str(error)).lower()}") from None
+        raise Mistake(f"{path} cannot be written: {cause(error)}") from None
 
 
 def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:

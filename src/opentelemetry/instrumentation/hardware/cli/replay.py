@@ -1,19 +1,17 @@
-"""``--replay FILE``: what ``otel-hardware record`` wrote takes the place of this machine."""
+"""The sessions of commands: of this machine, or ``--replay FILE`` of what ``otel-hardware record`` wrote."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import Any
 
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, say
 from opentelemetry.instrumentation.hardware.drivers.capture import Replay
+from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
-
-if TYPE_CHECKING:
-    from typing import Any
+from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -23,25 +21,33 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
-class ReplayedSession(Session):
+def session_of(
+    arguments: argparse.Namespace, config: Config, pid: int | None = None, interval: float = 60.0, **options: Any
+) -> pipeline.Session:
+    """Return a session that reports the host, even in a job that already has a reporter; see :class:`.Session`."""
+    if arguments.replay is not None:
+        return ReplayedSession(arguments.replay, arguments)
+    return pipeline.Session(config, pid, interval, **options)
+
+
+class ReplayedSession(pipeline.Session):
     """A session of a recording. Each reading takes the next of its ticks, in the calling thread.
 
     Args:
         path: The recording.
         arguments: The flags. Those that are not given are as they were for the recording.
-        options: Further settings.
 
     Raises:
         Mistake: The file cannot be read, or is no recording.
     """
 
-    def __init__(self, path: str, arguments: argparse.Namespace, **options: Any) -> None:
+    def __init__(self, path: str, arguments: argparse.Namespace) -> None:
         self._replay = replay = _read(path)
         header = replay.header
         say(f"{path} is replayed: source {header['capture']}, {header.get('machine', 'an unknown machine')}")
         flags = {row.name: getattr(arguments, row.name, None) for row in fields(Config)}
         given = {name: value for name, value in flags.items() if value is not None}
-        config = Config.read({**header.get("settings", {}), **given, **options, "sources": [header["capture"]]}, {})
+        config = Config.read({**header.get("settings", {}), **given, "sources": [header["capture"]]}, {})
         super().__init__(
             config,
             header.get("pid"),
@@ -73,20 +79,17 @@ class ReplayedSession(Session):
         self.read_now(seconds)
 
     def close(self) -> None:
-        """Close the source."""
         super().close()
         for runner in self.runners:
             runner.close()
 
 
 def _read(path: str) -> Replay:
-    from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
-
     try:
         with open(path, encoding="utf-8") as file:
             replay = Replay(file)
     except OSError as error:
-        raise Mistake(f"--replay: cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+        raise Mistake(f"--replay: cannot read {path}: {cause(error)}") from None
     except ValueError as error:
         raise Mistake(f"--replay: {path} is not a file of 'otel-hardware record': {error}") from None
     if replay.header["capture"] not in discover():

@@ -6,30 +6,25 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+from opentelemetry.metrics import MeterProvider, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
+from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
+from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
-
-if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
-
-    from opentelemetry.instrumentation.hardware.cli.exports import Exports
-    from opentelemetry.instrumentation.hardware.cli.failures import Failure
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-    from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
 _LAST_READING = 0.5  # seconds to wait for the last reading
 
-_LAST_EXPORT = 5.0  # seconds to wait for the last export
-
-_LAST_EXPORT_ATTACHED = 2.0
-
-_LAST_EXPORT_WITHOUT_CONNECTION = 0.5
+# Seconds to wait for the last export.
+_LAST_EXPORT, _LAST_EXPORT_ATTACHED, _LAST_EXPORT_WITHOUT_CONNECTION = 5.0, 2.0, 0.5
 
 
 class Target(NamedTuple):
@@ -88,39 +83,31 @@ def find_target(arguments: argparse.Namespace) -> Target:
 @contextmanager
 def reporting(
     arguments: argparse.Namespace, pid: int, target: Target, reporter: Reporter | None = None
-) -> Iterator[tuple[Session, Sequence[Exports]]]:
+) -> Iterator[tuple[pipeline.Session, Sequence[Exports]]]:
     """Run a session, which is exported if there is a target. Without one, it does not keep others from reporting."""
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-
     config = settings.config(arguments)
     reporter = reporter or Reporter(os.environ)
     reporter.mode = config.reporter or "auto"
     if not reporter.update(has_reader=bool(target.text)) and target.text and not arguments.agent:
-        if reporter.mode == "never":
-            reason = "OTEL_PYTHON_HARDWARE_REPORTER=never"
-        else:
-            reason = f"process {reporter.holder() or 'of another user'} reports the host of this job already"
-        from opentelemetry.instrumentation.hardware.accelerators.selection import selection_words
+        reason, also = "OTEL_PYTHON_HARDWARE_REPORTER=never", " only"
+        if reporter.mode != "never":
+            from opentelemetry.instrumentation.hardware.accelerators.selection import selection_words
 
-        is_restricted = selection_words(config.devices, os.environ) == ["visible"]
-        also = ", and devices that no other process of the job reports" if is_restricted else " only"
-        say(f"{reason}; this command reports process.*{also if reporter.mode != 'never' else ' only'}")
+            reason = f"process {reporter.holder() or 'of another user'} reports the host of this job already"
+            if selection_words(config.devices, os.environ) == ["visible"]:
+                also = ", and devices that no other process of the job reports"
+        say(f"{reason}; this command reports process.*{also}")
     demand = _shared_demand() if arguments.ledgers else None
-    reporter_of_session = reporter if target.text else None
-    of_all = pid == os.getpid()
-    session = Session(config, pid, export_interval(), all_processes=of_all, reporter=reporter_of_session, demand=demand)
-    try:
+    lock, of_all = reporter if target.text else None, pid == os.getpid()
+    session = pipeline.Session(config, pid, export_interval(), all_processes=of_all, reporter=lock, demand=demand)
+    with closing(session):
         if target.text:
-            with _exported(
-                session, pid, target, _LAST_EXPORT if arguments.attach is None else _LAST_EXPORT_ATTACHED
-            ) as exports:
+            limit = _LAST_EXPORT if arguments.attach is None else _LAST_EXPORT_ATTACHED
+            with _exported(session, pid, target, limit) as exports:
                 yield session, exports
         else:
             session.start()
             yield session, ()
-    finally:
-        session.close()
 
 
 def _shared_demand() -> Demand | None:
@@ -135,11 +122,8 @@ def _shared_demand() -> Demand | None:
 
 
 @contextmanager
-def _exported(session: Session, pid: int, target: Target, limit: float) -> Iterator[Sequence[Exports]]:
+def _exported(session: pipeline.Session, pid: int, target: Target, limit: float) -> Iterator[Sequence[Exports]]:
     """Export a session during the block, and once more at its end, which takes so many seconds at most."""
-    from opentelemetry.metrics import get_meter_provider
-
-    from opentelemetry.instrumentation.hardware.cli.exports import watched
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
 
     exporters.configure(pid, is_simulated=session.config.simulate is not None)
@@ -170,9 +154,7 @@ def _shut_down(provider: MeterProvider, limit: float) -> None:
     found = None if os.environ.get("OTEL_CONFIG_FILE") else otlp.destination(os.environ)
     if found is not None and otlp.connection_failure(found, 1.0) is not None:
         limit = _LAST_EXPORT_WITHOUT_CONNECTION
-    shutdown = getattr(provider, "shutdown", None)
-    if shutdown is None:
-        return
+    shutdown = getattr(provider, "shutdown", lambda timeout_millis: None)
     try:
         shutdown(timeout_millis=1000 * limit)
     except Exception as error:

@@ -7,21 +7,22 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.agent import BEAT
 from opentelemetry.instrumentation.hardware.cli import fleet, otlp, program, settings, top
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
+from opentelemetry.instrumentation.hardware.cli.screen import Screen
 from opentelemetry.instrumentation.hardware.cli.settings import duration, seconds
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter, reports_itself
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.thread import read_all
+from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
-
-if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 HELP = "export this machine's metrics over OTLP, alone or with a program"
 
@@ -61,18 +62,10 @@ _FIRST_READING = 0.5  # seconds to wait for the first reading of the program
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags and the program."""
     parser.usage = "otel-hardware run [flags] [-- PROGRAM ARGUMENT ...]"
-    parser.add_argument(
-        "--interval",
-        type=seconds,
-        metavar="SECONDS",
-        help="time between two exports; default: 15",
-    )
+    parser.add_argument("--interval", type=seconds, metavar="SECONDS", help="time between two exports; default: 15")
     parser.add_argument("--duration", type=duration, metavar="SECONDS", help="stop after this time")
     parser.add_argument(
-        "--attach",
-        type=settings.count,
-        metavar="PID",
-        help="also report this process; stop when it exits",
+        "--attach", type=settings.count, metavar="PID", help="also report this process; stop when it exits"
     )
     parser.add_argument("--agent", action="store_true", help=argparse.SUPPRESS)  # that process has started this one
     parser.add_argument("--ledgers", action="store_true", help=argparse.SUPPRESS)  # standard input is their memory
@@ -86,85 +79,65 @@ def run(arguments: argparse.Namespace) -> int:
     """Export until the program or the duration ends."""
     command = arguments.program[1:] if arguments.program[:1] == ["--"] else arguments.program
     if fleet.is_wanted(arguments):
-        for other, given in {
-            "a program": command,
-            "--attach": arguments.attach is not None,
-            "--console": arguments.console,
-        }.items():
-            if given:
-                raise Mistake(f"--hosts, --scenarios and --backfill cannot be used with {other}")
-        with Signals(ENDING, even_ignored=True) as signals:
-            return fleet.run(arguments, signals)
-    if arguments.attach is not None:
-        for other, given in {
-            "a program": command,
-            "--duration": arguments.duration,
-            "--console": arguments.console,
-        }.items():
-            if given:
-                raise Mistake(f"--attach cannot be used with {other}")
-        return _run_attached(arguments)
-    if not command:
-        return _run_alone(arguments)
-    if arguments.duration is not None:
-        raise Mistake("--duration cannot be used with a program")
-    status = program.run_as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
-    return _run_with_program(command, arguments) if status is None else status
-
-
-def _run_alone(arguments: argparse.Namespace) -> int:
+        export, flags = fleet.run, "--hosts, --scenarios and --backfill"
+        others = {"a program": command, "--attach": arguments.attach is not None, "--console": arguments.console}
+    elif arguments.attach is not None:
+        export, flags = _run_attached, "--attach"
+        others = {"a program": command, "--duration": arguments.duration, "--console": arguments.console}
+    else:
+        export, flags = _run_alone, "--duration"
+        others = {"a program": command and arguments.duration is not None}
+    for other, given in others.items():
+        if given:
+            raise Mistake(f"{flags} cannot be used with {other}")
+    if command:
+        status = program.run_as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
+        return _run_with_program(command, arguments) if status is None else status
     with Signals(ENDING, even_ignored=True) as signals:
-        otlp.set_defaults(os.environ, arguments.interval)
-        target = find_target(arguments)
-        with reporting(arguments, os.getpid(), target) as (session, exports):
-            if target.text:
-                say(f"exporting metrics for {socket.gethostname()} {target.text}; Ctrl-C stops")
-            if arguments.console or (target.shows_table and sys.stdout.isatty()):
-                interval = None if top.is_terminal() else arguments.interval
-                top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
-            else:
-                signals.wait(arguments.duration)
+        return export(arguments, signals)
+
+
+def _run_alone(arguments: argparse.Namespace, signals: Signals) -> int:
+    otlp.set_defaults(os.environ, arguments.interval)
+    target = find_target(arguments)
+    with reporting(arguments, os.getpid(), target) as (session, exports):
+        if target.text:
+            say(f"exporting metrics for {socket.gethostname()} {target.text}; Ctrl-C stops")
+        if arguments.console or (target.shows_table and sys.stdout.isatty()):
+            interval = None if top.is_terminal() else arguments.interval
+            top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
+        else:
+            signals.wait(arguments.duration)
     return exit_status(exports)
 
 
-def _run_attached(arguments: argparse.Namespace) -> int:
+def _run_attached(arguments: argparse.Namespace, signals: Signals) -> int:
     """Report a running process until it ends. Its last values are those of the last reading before its end.
 
     Raises:
         Mistake: There is no such process, or it reports itself.
     """
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import reports_itself
-
-    with Signals(ENDING, even_ignored=True) as signals:
-        process = program.Attached(arguments.attach, arguments.agent)
-        is_reported = not arguments.agent and reports_itself(process.pid)
-        if is_reported and settings.config(arguments).reporter != "always":
+    process = program.Attached(arguments.attach, arguments.agent)
+    environ: MutableMapping[str, str] = os.environ
+    if not arguments.agent:  # an agent has the environment of the process already
+        if reports_itself(process.pid) and settings.config(arguments).reporter != "always":
             fix = "with OTEL_PYTHON_HARDWARE_REPORTER=always this command reports it a second time"
             raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
-        otlp.set_defaults(os.environ, arguments.interval, service=None)
-        with reporting(arguments, process.pid, find_target(arguments), _reporter_of(process)) as (_, exports):
-            has_ended = False
-            while not has_ended:
-                if arguments.agent:
-                    with suppress(OSError):
-                        os.write(sys.stdout.fileno(), b"\n")  # the program waits for a sign of life
-                has_ended = process.wait(signals, BEAT) or (arguments.agent and process.has_other_user())
+        with suppress(OSError):
+            environ = process.environ()
+    otlp.set_defaults(os.environ, arguments.interval, service=None)
+    reporter = Reporter(environ, pid=process.pid)
+    with reporting(arguments, process.pid, find_target(arguments), reporter) as (_, exports):
+        has_ended = False
+        while not has_ended:
+            if arguments.agent:
+                with suppress(OSError):
+                    os.write(sys.stdout.fileno(), b"\n")  # the program waits for a sign of life
+            has_ended = process.wait(signals, BEAT) or (arguments.agent and process.has_other_user())
     return exit_status(exports)
 
 
-def _reporter_of(process: program.Attached) -> Reporter:
-    """Return the lock of the job of a running process. An agent has the environment of the process already."""
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-
-    if not process.is_ours:
-        with suppress(OSError):
-            return Reporter(process.environ(), pid=process.pid)
-    return Reporter(os.environ, pid=process.pid)
-
-
 def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:
-    from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-
     environ = dict(os.environ)
     reporter = Reporter(environ)
     reporter.join()
@@ -187,9 +160,6 @@ def _report_program(
     child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals, reporter: Reporter
 ) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
-    from opentelemetry.instrumentation.hardware.cli.screen import Screen
-    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
-
     otlp.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
     with reporting(arguments, child.pid, target, reporter) as (session, _):
@@ -206,9 +176,6 @@ def _report_program(
 
 def _warn_if_process_is_missing(session: Session) -> None:
     """Print why the program itself is not reported, if its source is not available."""
-    from opentelemetry.instrumentation.hardware.pipeline.runner import State
-    from opentelemetry.instrumentation.hardware.pipeline.thread import read_all
-
     own = [runner for runner in session.runners if runner.name == "process"]
     read_all([each for each in session.threads if {*own} & {*each.runners}], _FIRST_READING)
     for runner in own:

@@ -6,12 +6,15 @@ import argparse
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.catalog import DETAILS
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.settings.reading import unmatched
+from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
+from opentelemetry.instrumentation.hardware.system.job import start_time
 
 # The settings that ``--help`` shows, in short; ``--help-settings`` describes all.
 _COMMON: Final = {
@@ -27,7 +30,7 @@ def add(parser: argparse.ArgumentParser, but: Collection[str] = ()) -> None:
     group = parser.add_argument_group("settings")
     _add_flags(group, but, _COMMON)
     text = f"show all settings (variables: {PREFIX}*)"
-    group.add_argument("--help-settings", action=_HelpSettings, but=but, help=text)
+    group.add_argument("--help-settings", action=HelpAction, nargs=0, const=partial(_all_settings, but), help=text)
 
 
 def add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -35,12 +38,8 @@ def add_simulate(parser: argparse.ArgumentParser) -> None:
     _add_flags(parser, {setting.name for setting in fields(Config)} - {"simulate"}, _COMMON)
 
 
-class _HelpSettings(argparse.Action):
-    """Prints the flags of all settings."""
-
-    def __init__(self, *, but: Collection[str], **options: Any) -> None:
-        super().__init__(nargs=0, **{**options, "dest": argparse.SUPPRESS})
-        self._but = but
+class HelpAction(argparse.Action):
+    """Prints a text and exits. The constant returns it for the parser of a command."""
 
     def __call__(
         self,
@@ -49,12 +48,15 @@ class _HelpSettings(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Print them and exit."""
-        shown = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
-        text = f"A flag overrides the variable {PREFIX}NAME."
-        _add_flags(shown.add_argument_group(f"settings of {parser.prog}", text), self._but)
-        shown.print_help()
+        print(self.const(parser), end="")
         parser.exit()
+
+
+def _all_settings(but: Collection[str], parser: argparse.ArgumentParser) -> str:
+    shown = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+    text = f"A flag overrides the variable {PREFIX}NAME."
+    _add_flags(shown.add_argument_group(f"settings of {parser.prog}", text), but)
+    return shown.format_help()
 
 
 def _add_flags(group: argparse._ActionsContainer, but: Collection[str], brief: Mapping[str, str] | None = None) -> None:
@@ -79,8 +81,6 @@ def _sources(value: object) -> list[str]:
     Raises:
         ValueError: A word is not a source. In the environment it only causes a warning.
     """
-    from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
-
     read = {setting.name: setting.metadata["read"] for setting in fields(Config)}["sources"]
     words: list[str] = read(value)
     known = [*discover(), "auto"]
@@ -149,8 +149,6 @@ def pid(text: str) -> int:
     Raises:
         Mistake: There is no such process.
     """
-    from opentelemetry.instrumentation.hardware.system.job import start_time
-
     if not text.isdecimal() or start_time(int(text)) is None:
         raise Mistake(f"there is no process {text}; --pid takes the PID of a running process, such as {os.getpid()}")
     return int(text)

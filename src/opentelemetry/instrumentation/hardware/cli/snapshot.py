@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
-from opentelemetry.instrumentation.hardware.cli import replay, settings
+from opentelemetry.instrumentation.hardware import wandb
+from opentelemetry.instrumentation.hardware.cli import otlp, replay, settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
+from opentelemetry.instrumentation.hardware.cli.screen import INTERVAL, Screen
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
+from opentelemetry.instrumentation.hardware.redaction import printable
+from opentelemetry.instrumentation.hardware.settings import Config
 
 if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-    from opentelemetry.instrumentation.hardware.settings import Config
+    from opentelemetry.sdk.metrics.export import MetricsData
 
 HELP = "print all values now, as a table, JSON, CSV, W&B keys or OTLP"
 
@@ -50,8 +61,6 @@ formats:
   otlp-json  one ExportMetricsServiceRequest per snapshot, in OTLP/HTTP's JSON
 """
 
-_WATCH_INTERVAL = 2.0
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
@@ -63,12 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="table",
         help="table, json, csv, wandb (W&B's keys) or otlp-json; default: table",
     )
-    parser.add_argument(
-        "--window",
-        type=seconds,
-        metavar="SECONDS",
-        help="time that means and rates cover; default: 1",
-    )
+    parser.add_argument("--window", type=seconds, metavar="SECONDS", help="time that means and rates cover; default: 1")
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
     parser.add_argument("--watch", action="store_true", help="redraw the table in place")
     parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N snapshots")
@@ -79,12 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the values."""
-    from opentelemetry.instrumentation.hardware import wandb
-
     if arguments.watch and arguments.format != "table":
         raise Mistake("--watch redraws a table; for the other formats use --every")
     if arguments.watch and arguments.every is None:
-        arguments.every = _WATCH_INTERVAL
+        arguments.every = INTERVAL
     if arguments.count and arguments.count > 1 and arguments.every is None:
         raise Mistake("--count needs --every, the seconds between two snapshots")
     config = settings.config(arguments)
@@ -93,9 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
         config = wandb.needs(config)
     elif arguments.pid is None and "process" not in (config.sources or ()):
         config = config.changed(sources=[*(config.sources or ()), "-process"])  # it would be this command itself
-    printers = {"otlp-json": _print_otlp_requests}
+    show = _print_otlp_requests if arguments.format == "otlp-json" else _print_views
     try:
-        printers.get(arguments.format, _print_views)(arguments, config, pid)
+        show(arguments, config, pid)
     except KeyboardInterrupt:
         if arguments.every is None:
             raise
@@ -132,24 +134,14 @@ def _has_ended(pid: int) -> bool:
 
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
-    """Return a session that reports the host, even in a job that already has a reporter."""
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-
-    if arguments.replay is not None:
-        return replay.ReplayedSession(arguments.replay, arguments)
     is_of_host = pid == os.getpid() and arguments.format != "wandb"
-    return Session(config, pid, arguments.every or arguments.window or 1.0, all_processes=is_of_host)
+    interval = arguments.every or arguments.window or 1.0
+    return replay.session_of(arguments, config, pid, interval, all_processes=is_of_host)
 
 
 def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> None:
-    from opentelemetry.instrumentation.hardware import wandb
-    from opentelemetry.instrumentation.hardware.cli.lines import as_csv, as_json
-    from opentelemetry.instrumentation.hardware.cli.screen import Screen
-    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
-
-    session = _session(arguments, config, pid)
-    session.start()
-    try:
+    with closing(_session(arguments, config, pid)) as session:
+        session.start()
         viewer = Viewer(session, None if arguments.pid is None else pid)
         rows = wandb.Rows(viewer.first, time.time(), config, pid)
         with Screen(sys.stdout, arguments.watch) as screen:
@@ -168,8 +160,6 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
                     problems = [*view.snapshot.problems, *filter(None, absent)]
                     for problem in dict.fromkeys(problems):
                         say(f"{problem.source}: {problem.reason}")
-    finally:
-        session.close()
 
 
 def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:
@@ -177,12 +167,10 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     from opentelemetry.sdk.metrics.export import InMemoryMetricReader
     from opentelemetry.sdk.resources import Resource
 
-    from opentelemetry.instrumentation.hardware.cli.lines import as_otlp
-    from opentelemetry.instrumentation.hardware.cli.otlp import set_defaults
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
     from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 
-    set_defaults(os.environ, arguments.every)
+    otlp.set_defaults(os.environ, arguments.every)
     session = _session(arguments, config.changed(preset="all"), pid)
     reader = InMemoryMetricReader()
     resource = Resource.create(of_agent(pid, config.simulate is not None))
@@ -199,3 +187,65 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     finally:
         provider.shutdown()
         instrumentor.uninstrument()
+
+
+# -- for programs
+
+
+_HEADER = ("time", "host", "name", "kind", "unit", "attributes", "value")
+
+
+def timestamp(seconds: float) -> str:
+    """Format a time in UTC as in RFC 3339."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def as_json(view: View) -> str:
+    """One object: time, host, window, the observed process, metrics, problems, and what is missing."""
+    metrics = [
+        {
+            "name": metric.name,
+            "kind": metric.kind.value,
+            "unit": metric.unit,
+            "attributes": dict(attributes),
+            "value": value,
+        }
+        for metric, points in view.rows()
+        for value, attributes in points
+    ]
+    problems = [{"source": each.source, "reason": each.reason, "fix": each.fix} for each in view.snapshot.problems]
+    return json.dumps(
+        {
+            "time": timestamp(view.time),
+            "host": socket.gethostname(),
+            "window": round(view.window, 3),
+            **({} if view.pid is None else {"pid": view.pid}),
+            "metrics": metrics,
+            "problems": problems,
+            "missing": list(view.unsupported),
+        }
+    )
+
+
+def as_csv(view: View, header: bool) -> str:
+    """Return one line per value with the columns of ``_HEADER``. Attributes are ``name=value`` with semicolons."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header:
+        writer.writerow(_HEADER)
+    time, host = timestamp(view.time), socket.gethostname()
+    for metric, points in view.rows():
+        for value, attributes in points:
+            pairs = ";".join(
+                f"{printable(name)}={quote(str(word), safe='/:@ ')}" for name, word in sorted(attributes.items())
+            )
+            writer.writerow((time, host, printable(metric.name), metric.kind.value, metric.unit, pairs, value))
+    return text.getvalue().rstrip("\n")
+
+
+def as_otlp(data: MetricsData) -> str:
+    """Return an export request in OTLP's JSON encoding: enumerations as numbers, 64-bit integers as strings."""
+    from google.protobuf.json_format import MessageToDict
+    from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+
+    return json.dumps(MessageToDict(encode_metrics(data), use_integers_for_enums=True))

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli.layout import GAP, clip, wrap
-from opentelemetry.instrumentation.hardware.cli.quantity import duration, rate_text, value_text
-from opentelemetry.instrumentation.hardware.cli.summary import summary
+from opentelemetry.instrumentation.hardware.cli import figures, host_figures
+from opentelemetry.instrumentation.hardware.cli.figures import total
+from opentelemetry.instrumentation.hardware.cli.layout import GAP, clip, columns, wrap
+from opentelemetry.instrumentation.hardware.cli.quantity import duration, fraction, quantity, rate_text, value_text
 from opentelemetry.instrumentation.hardware.model import Attributes, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.redaction import printable
@@ -130,3 +131,74 @@ def _aligned(rows: list[_Row], width: int) -> Iterator[str]:
             metric = ""
         start = f"{metric:{left}}{clip(row.attributes, middle):{middle}}{GAP}"
         yield (start + clip(row.value, max(width - len(start), _LEAST))).rstrip()
+
+
+# -- the summary
+
+
+def summary(view: View, width: int) -> list[str]:
+    """Return a line for each accelerator, and the lines of the host."""
+    devices = _device_lines(view, width)
+    host: list[str] = []
+    for item in _host(view):  # in as few lines as possible
+        if host and len(host[-1]) + 3 + len(item) <= width:
+            host[-1] += f"   {item}"
+        else:
+            host.append(clip(item, width))
+    return [*devices, *([""] if devices and host else []), *host]
+
+
+def _device_lines(view: View, width: int) -> list[str]:
+    heading = "device" if view.points(c.HW_NPU_INFO) else "GPU"
+    rows = [
+        {
+            heading: device.name,
+            "state": device.state,
+            "busy": fraction(device.busy, None, "%"),
+            "memory": fraction(device.used, device.total, "By"),
+            "power": fraction(device.power, device.power_limit, "W"),
+            "temp": fraction(device.temperature, None, "Cel"),
+            "throttled": f"{device.reason} {quantity(device.throttled, '%')}" if device.reason else "",
+            "model": device.model,
+        }
+        for device in figures.devices(view)
+    ]
+    if not rows:
+        return []
+    titles = [title for title in rows[0] if any(row[title] for row in rows)]
+    return columns([titles, *([row[title] or "-" for title in titles] for row in rows)], width)
+
+
+def _host(view: View) -> Iterator[str]:
+    busy = host_figures.cpu_busy(view)
+    if busy is not None:
+        count = total(view, c.SYSTEM_CPU_LOGICAL_COUNT)
+        yield f"CPU {quantity(busy, '%')} of {count}" if count else f"CPU {quantity(busy, '%')}"
+    used = host_figures.used_memory(view)
+    if used is not None:
+        yield f"memory {fraction(used, total(view, c.SYSTEM_MEMORY_LIMIT), 'By')}"
+    limit = total(view, c.CONTAINER_MEMORY_LIMIT)
+    if limit is not None:
+        yield f"container {fraction(total(view, c.CONTAINER_MEMORY_USAGE), limit, 'By')}"
+    for name, metric, key in (
+        ("disk", c.SYSTEM_DISK_IO, c.DISK_DIRECTION),
+        ("network", c.SYSTEM_NETWORK_IO, c.NETWORK_DIRECTION),
+    ):
+        rates: dict[str, float] = {}
+        for _, each in view.points(metric):
+            rates[str(each[key])] = rates.get(str(each[key]), 0.0) + figures.rate(view, metric, each)
+        if rates:
+            yield " ".join((name, *(f"{way} {quantity(rate, 'By')}/s" for way, rate in sorted(rates.items()))))
+    if view.pid is not None:
+        yield from _process(view)
+
+
+def _process(view: View) -> Iterator[str]:
+    cpu = total(view, c.PROCESS_TREE_CPU_UTILIZATION, c.PROCESS_CPU_UTILIZATION)
+    memory = total(view, c.PROCESS_TREE_MEMORY_USAGE, c.PROCESS_MEMORY_USAGE)
+    gpu_memory = total(view, c.PROCESS_GPU_MEMORY_USAGE)
+    parts = [f"CPU {quantity(cpu, '%')}"] if cpu is not None else []
+    parts += [f"memory {quantity(memory, 'By')}"] if memory is not None else []
+    parts += [f"GPU memory {quantity(gpu_memory, 'By')}"] if gpu_memory is not None else []
+    if parts:
+        yield f"pid {view.pid} {', '.join(parts)}"

@@ -9,7 +9,8 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import closing
+from typing import Any
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import LEAST, WINDOW, Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES, Condition
@@ -20,11 +21,10 @@ from opentelemetry.instrumentation.hardware.cli.layout import wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
-
-if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-    from opentelemetry.instrumentation.hardware.pipeline.view import View
-    from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
+from opentelemetry.instrumentation.hardware.settings import Config
 
 HELP = "say what holds each GPU back"
 
@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise Mistake(f"--for: {arguments.seconds:g} s are too few; a verdict needs at least {LEAST:g}")
     config = settings.config(arguments).changed(preset="all")
     given = None if arguments.pid is None else settings.pid(arguments.pid)
-    pid = given if given is not None or arguments.replay is not None else _program(config)
-    names, verdicts = _watch(arguments, config, pid, arguments.seconds, arguments.format == "table")
+    pid = given if given is not None or arguments.replay is not None else _program(arguments, config)
+    names, verdicts = _watch(arguments, config, pid)
     if arguments.format == "json":
         print(json.dumps([_as_json(names[device], each) for device, each in verdicts.items()], indent=2))
     else:
@@ -91,48 +91,40 @@ def run(arguments: argparse.Namespace) -> int:
 # -- watching
 
 
-def _session(config: Config, pid: int | None) -> Session:
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-
+def _session(arguments: argparse.Namespace, config: Config, pid: int | None) -> Session:
     speed = config.simulate_speed or 1.0
     clock = time.monotonic if speed == 1.0 else lambda: speed * time.monotonic()
-    return Session(config, pid, _STEP, clock=clock, all_processes=pid is None)
+    return replay.session_of(arguments, config, pid, _STEP, clock=clock, all_processes=pid is None)
 
 
-def _program(config: Config) -> int | None:
+def _program(arguments: argparse.Namespace, config: Config) -> int | None:
     """Return the process that uses the GPUs; None if there is none or more than one."""
     from opentelemetry.instrumentation.hardware.cli.top.processes import holders
 
     if config.simulate:
         return os.getpid()
-    session = _session(config.changed(sources=["nvidia", "amd"]), None)
-    session.start()
-    try:
+    with closing(_session(arguments, config.changed(sources=["nvidia", "amd"]), None)) as session:
+        session.start()
         session.read_now(_STEP)
         pids = {each.pid for each in holders(session, {}, lambda pids: {}) if each.pid}
-    finally:
-        session.close()
     return pids.pop() if len(pids) == 1 else None
 
 
 def _watch(
-    arguments: argparse.Namespace, config: Config, pid: int | None, window: float, is_shown: bool
+    arguments: argparse.Namespace, config: Config, pid: int | None
 ) -> tuple[Mapping[str, str], dict[str, Verdict]]:
     """Return the name of each GPU, and its verdict after some seconds."""
-    from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
-
-    speed = config.simulate_speed or 1.0
-    is_replayed, judge = arguments.replay is not None, Judge(min(window, WINDOW))
-    session = replay.ReplayedSession(arguments.replay, arguments) if is_replayed else _session(config, pid)
-    session.start()
-    try:
+    speed, window, is_replayed = config.simulate_speed or 1.0, arguments.seconds, arguments.replay is not None
+    judge = Judge(min(window, WINDOW))
+    with closing(_session(arguments, config, pid)) as session:
+        session.start()
         viewer = Viewer(session)
         view = viewer.collect()
         names = dict(view.names)
         if not observe(judge, session, view, session.clock(), _STEP):
             reasons = [each for each in view.unsupported if each.startswith(("nvidia", "amd"))]
             raise Mistake(f"no GPU is reported here ({'; '.join(reasons) or 'see otel-hardware doctor'})", 1)
-        if is_shown and not is_replayed and sys.stderr.isatty():
+        if arguments.format == "table" and not is_replayed and sys.stderr.isatty():
             say(f"watching for {duration(window / speed)}; Ctrl-C stops")
         start = before = session.clock()
         with interruptible():
@@ -145,14 +137,10 @@ def _watch(
                 names |= view.names  # a device can be lost
                 before = now
         return names, judge.verdicts()
-    finally:
-        session.close()
 
 
 def observe(judge: Judge, session: Session, view: View, now: float, seconds: float) -> bool:
     """Show the view of a session to the judge. Returns whether it has a GPU."""
-    from opentelemetry.instrumentation.hardware.pipeline.runner import State
-
     is_limited = all(runner.name != "container" or runner.state is not State.ABSENT for runner in session.runners)
     found = signals(view.points, view.rates, is_limited)
     judge.observe(now, seconds, found)

@@ -6,17 +6,15 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
-from opentelemetry.instrumentation.hardware.cli import replay, settings
+from opentelemetry.instrumentation.hardware.cli import replay, screen, settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, held, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.signals import ENDING, Signals
-
-if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
 
 HELP = "a live view of this machine in the terminal"
 
@@ -57,25 +55,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show the view until a key, a signal or the end of the duration."""
-    from opentelemetry.instrumentation.hardware.cli.screen import INTERVAL
-    from opentelemetry.instrumentation.hardware.pipeline.session import Session
-
     if not is_terminal():
         raise Mistake("top needs a terminal; 'otel-hardware snapshot' prints the values")
     config = settings.config(arguments)
     config = replace(config, detail=[*(config.detail or ()), "cpu"])
     if "process" not in (config.sources or ()):  # it would be this command itself
         config = replace(config, sources=[*(config.sources or ()), "-process"])
-    with Signals(ENDING, even_ignored=True) as signals:
-        if arguments.replay is None:
-            session = Session(config, interval=arguments.every or INTERVAL, all_processes=True)
-        else:
-            session = replay.ReplayedSession(arguments.replay, arguments)
+    interval = arguments.every or screen.INTERVAL
+    with (
+        Signals(ENDING, even_ignored=True) as signals,
+        closing(replay.session_of(arguments, config, interval=interval, all_processes=True)) as session,
+    ):
         session.start()
-        try:
-            show(session, signals, arguments.every, arguments.duration, theme=arguments.theme)
-        finally:
-            session.close()
+        show(session, signals, arguments.every, arguments.duration, theme=arguments.theme)
     return 0
 
 
@@ -113,8 +105,6 @@ def show(
         note: Returns the state of the export, for the first line. It is called after each reading.
         theme: ``dark``, ``light``, or ``auto`` for the one that suits the terminal.
     """
-    from opentelemetry.instrumentation.hardware.cli import screen
-
     spec = session.config.simulate
     simulated = "" if spec is None else "simulated GPUs and host" if spec.host else "simulated GPUs"
 
