@@ -74,11 +74,9 @@ class Points:
         return self._index.get((metric, device, frozenset(attributes.items())))
 
     def rate(self, metric: Metric, attributes: Attributes, device: str) -> Number | None:
-        """The increase of a counter per second."""
         return self._rates.get((metric, device, frozenset(attributes.items())))
 
     def all(self, metric: Metric) -> Iterable[tuple[Number, Attributes]]:
-        """The series of a metric."""
         return self._values.get(metric, ())
 
     def increase(self, metric: Metric, attribute: str, attributes: Attributes) -> dict[str, Number]:

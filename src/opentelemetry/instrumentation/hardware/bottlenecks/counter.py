@@ -7,17 +7,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import signals
-from opentelemetry.instrumentation.hardware.catalog import (
-    BOTTLENECK_EVENT,
-    FAULT_REMEDY,
-    GPU_BOTTLENECK,
-    HW_GPU_BOTTLENECK_TIME,
-    HW_ID,
-    HW_NAME,
-    HW_TYPE,
-)
 from opentelemetry.instrumentation.hardware.model import (
     Attributes,
     Counters,
@@ -75,20 +67,22 @@ class BottleneckTime:
             self._judge.observe(now, now - begin, found)
             for points in read.values():
                 self._names |= {
-                    str(each[HW_ID]): str(each[HW_NAME]) for _, each in points if HW_ID in each and HW_NAME in each
+                    str(each[c.HW_ID]): str(each[c.HW_NAME])
+                    for _, each in points
+                    if c.HW_ID in each and c.HW_NAME in each
                 }
             verdicts = self._judge.verdicts()
             for device in found:
                 verdict, name = verdicts[device], self._names.get(device, device)
                 self._note_change(device, name, verdict)
-                attributes: Attributes = {HW_ID: device, HW_NAME: name, GPU_BOTTLENECK: verdict.name}
-                series = Series(HW_GPU_BOTTLENECK_TIME, attributes)
+                attributes: Attributes = {c.HW_ID: device, c.HW_NAME: name, c.GPU_BOTTLENECK: verdict.name}
+                series = Series(c.HW_GPU_BOTTLENECK_TIME, attributes)
                 total = self._totals.get(series)
                 if total is None:
                     total = self._totals[series] = self._resume(series)
                 total.total += now - begin
         self._before = (now, counters)
-        return {HW_GPU_BOTTLENECK_TIME: [(each.total, series.attributes) for series, each in self._totals.items()]}
+        return {c.HW_GPU_BOTTLENECK_TIME: [(each.total, series.attributes) for series, each in self._totals.items()]}
 
     def _note_change(self, device: str, name: str, verdict: Verdict) -> None:
         """Add an event if a bottleneck begins, ends or becomes another one."""
@@ -101,8 +95,8 @@ class BottleneckTime:
         if not has_changed:
             return
         after = f", after {before.name}" if before is not None and before.is_bottleneck else ""
-        attributes: Attributes = {HW_ID: device, HW_NAME: name, HW_TYPE: "gpu", GPU_BOTTLENECK: verdict.name}
+        attributes: Attributes = {c.HW_ID: device, c.HW_NAME: name, c.HW_TYPE: "gpu", c.GPU_BOTTLENECK: verdict.name}
         if verdict.advice:
-            attributes = {**attributes, FAULT_REMEDY: verdict.advice}
+            attributes = {**attributes, c.FAULT_REMEDY: verdict.advice}
         body = f"{name}: {verdict.name}: {verdict.meaning}{after}"
-        self.events.append(Event(time.time_ns(), BOTTLENECK_EVENT, verdict.name == "failed", body, attributes))
+        self.events.append(Event(time.time_ns(), c.BOTTLENECK_EVENT, verdict.name == "failed", body, attributes))

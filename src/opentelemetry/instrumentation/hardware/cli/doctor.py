@@ -58,7 +58,6 @@ _NOUNS = {c.DEVICE: "disk", c.INTERFACE: "interface", c.FILESYSTEM_MOUNTPOINT: "
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
     parser.usage = "otel-hardware doctor [flags]"
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--all", action="store_true", help="show why each source is absent")

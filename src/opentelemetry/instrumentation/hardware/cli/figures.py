@@ -17,6 +17,16 @@ _BUSY = ("general", "sm", "tensorcore", "matrix", "")
 
 _CLOCKS = ("sm", "graphics", "compute", "")
 
+_OF_GPUS = (
+    c.HW_GPU_UTILIZATION,
+    c.HW_GPU_MEMORY_USAGE,
+    c.HW_GPU_MEMORY_LIMIT,
+    c.HW_GPU_FREQUENCY,
+    c.HW_GPU_FREQUENCY_LIMIT,
+)
+_OF_NPUS = (c.HW_NPU_UTILIZATION, c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT, c.HW_NPU_FREQUENCY)
+_OF_BOTH = (c.HW_STATUS, c.HW_POWER, c.HW_POWER_LIMIT, c.HW_TEMPERATURE, c.HW_TEMPERATURE_LIMIT)
+
 THROTTLED = 0.005  # the share of time from which throttling is shown
 
 DEVICE_TYPES = ("gpu", "npu")
@@ -73,17 +83,6 @@ def devices(view: View) -> list[Device]:
     _add_cores(view, values)
     throttling = _throttling(view)
     return [_device(each, known[each], values[each], throttling.get(each, ("", 0.0))) for each in known]
-
-
-_OF_GPUS = (
-    c.HW_GPU_UTILIZATION,
-    c.HW_GPU_MEMORY_USAGE,
-    c.HW_GPU_MEMORY_LIMIT,
-    c.HW_GPU_FREQUENCY,
-    c.HW_GPU_FREQUENCY_LIMIT,
-)
-_OF_NPUS = (c.HW_NPU_UTILIZATION, c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT, c.HW_NPU_FREQUENCY)
-_OF_BOTH = (c.HW_STATUS, c.HW_POWER, c.HW_POWER_LIMIT, c.HW_TEMPERATURE, c.HW_TEMPERATURE_LIMIT)
 
 
 def _identities(view: View) -> dict[str, Attributes]:
@@ -190,9 +189,9 @@ def total(view: View, *metrics: Metric) -> Number | None:
     return None
 
 
-def of_state(view: View, metric: Metric, key: str, state: str) -> Number | None:
-    """Return the value of the series in a state; None if there is none."""
-    return next((value for value, each in view.points(metric) if each.get(key) == state), None)
+def used(view: View, metric: Metric, key: str) -> Number | None:
+    """Return the value of the series whose state is ``used``; None if there is none."""
+    return next((value for value, each in view.points(metric) if each.get(key) == "used"), None)
 
 
 def rate(view: View, metric: Metric, attributes: Attributes) -> float:

@@ -148,7 +148,6 @@ class _Agent:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
     group = parser.add_argument_group("simulated hosts, with --simulate")
     group.add_argument(
         "--hosts", type=settings.count, metavar="N", help="export as N hosts with the seeds SEED, SEED+1, ..."
@@ -158,7 +157,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def is_wanted(arguments: argparse.Namespace) -> bool:
-    """Whether one of the flags is given."""
     return any(each is not None for each in (arguments.hosts, arguments.scenarios, arguments.backfill))
 
 

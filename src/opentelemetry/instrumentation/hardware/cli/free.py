@@ -85,7 +85,6 @@ class Limit(NamedTuple):
     share: float | None = None
 
     def allows(self, used: Number, total: Number | None) -> bool:
-        """Whether the memory in use does not exceed the limit."""
         if self.share is not None and (total is None or used > self.share * total):
             return False
         return used <= self.size
@@ -114,7 +113,6 @@ class _Gpu(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     count, processes = _integer(1, "a positive number of GPUs"), _integer(0, "a number of processes")
     parser.usage = "otel-hardware free [N] [flags]"
     parser.add_argument("count", metavar="N", nargs="?", type=count, default=1, help="number of GPUs; default: 1")

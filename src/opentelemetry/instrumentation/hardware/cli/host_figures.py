@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli.figures import DEVICE_TYPES, of_state, rate
+from opentelemetry.instrumentation.hardware.cli.figures import DEVICE_TYPES, rate, used
 from opentelemetry.instrumentation.hardware.model import Metric, Number
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
@@ -44,7 +44,7 @@ def cores(view: View) -> dict[int, float]:
 
 def used_memory(view: View) -> Number | None:
     """Return total minus available memory, like ``free`` and psutil."""
-    return of_state(view, c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE, "used")
+    return used(view, c.SYSTEM_MEMORY_USAGE, c.MEMORY_STATE)
 
 
 def pressure(view: View) -> dict[str, float]:
@@ -77,7 +77,6 @@ class Flow(NamedTuple):
 
 
 def disks(view: View) -> list[Flow]:
-    """Return the disks."""
     busy = {
         str(each[c.DEVICE]): rate(view, c.SYSTEM_DISK_IO_TIME, each) for _, each in view.points(c.SYSTEM_DISK_IO_TIME)
     }
@@ -122,7 +121,6 @@ class Space(NamedTuple):
 
 
 def filesystems(view: View) -> list[Space]:
-    """Return the file systems."""
     states: dict[str, dict[str, Number]] = {}
     for value, each in view.points(c.SYSTEM_FILESYSTEM_USAGE):
         states.setdefault(str(each[c.FILESYSTEM_MOUNTPOINT]), {})[str(each[c.FILESYSTEM_STATE])] = value

@@ -77,7 +77,6 @@ _TOOLS: Final[Mapping[str, _Tool]] = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
     parser.usage = "otel-hardware mcp [flags]"
     settings.add(parser)
 

@@ -74,7 +74,6 @@ class Messages(logging.Handler):
         self._quiet_until = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print the message in one line."""
         if record.name == "opentelemetry.util.re":  # headers, with their values: see otlp.header_problems
             return
         if not record.name.startswith("opentelemetry.instrumentation.hardware"):

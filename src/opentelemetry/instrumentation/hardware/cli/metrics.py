@@ -45,7 +45,6 @@ _WIDE = 140  # columns of a terminal that has room for kind and unit, too
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments."""
     parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
     parser.add_argument("--default", action="store_true", help="only metrics that are reported by default")
     parser.add_argument(
@@ -55,7 +54,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the catalog."""
     if arguments.preset:
         return _print_series(arguments.preset)
     rows = [row for row in CATALOG if not arguments.default or "standard" in presets_of(row)]
@@ -160,22 +158,19 @@ def _details(rows: Sequence[Metric], keys: Mapping[Metric, Sequence[str]], width
         if number:
             yield ""
         yield row.name
-        for title, fact in _facts(row, keys.get(row, ())).items():
+        window = row.window.value
+        by = "every process" if row.scope is Scope.PROCESS else "one process per host and job"
+        facts = {
+            "": row.help,
+            "kind": row.kind.value if window == "last" else f"{row.kind.value}; {window} of the window",
+            "unit": row.unit,
+            "attributes": ", ".join(row.attributes) or "none",
+            "reported": f"{how(row)}; by {by}",
+            "source": row.source,
+            "W&B": ", ".join(keys.get(row, ())),
+            "name from": "the semantic conventions" if row.standard else "this package",
+        }
+        for title, fact in facts.items():
             if fact:
                 start, indent = (f"  {title:<10}  ", " " * 14) if title else ("  ", "  ")
                 yield from wrap(fact, max(width, 40), start, indent)
-
-
-def _facts(row: Metric, keys: Sequence[str]) -> dict[str, str]:
-    window = row.window.value
-    by = "every process" if row.scope is Scope.PROCESS else "one process per host and job"
-    return {
-        "": row.help,
-        "kind": row.kind.value if window == "last" else f"{row.kind.value}; {window} of the window",
-        "unit": row.unit,
-        "attributes": ", ".join(row.attributes) or "none",
-        "reported": f"{how(row)}; by {by}",
-        "source": row.source,
-        "W&B": ", ".join(keys),
-        "name from": "the semantic conventions" if row.standard else "this package",
-    }

@@ -45,7 +45,6 @@ exit status: 0; 1 if the source is not available; 2 for mistakes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the source and the flags."""
     parser.usage = "otel-hardware record SOURCE [flags]"
     parser.add_argument("source", metavar="SOURCE", help=f"one of {', '.join(discover())}")
     parser.add_argument("--ticks", type=settings.count, default=3, metavar="N", help="number of readings; default: 3")
@@ -60,7 +59,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the capture."""
     if arguments.source not in discover():
         raise Mistake(unknown_source(arguments.source, discover()))
     with interruptible(), _output(arguments.output) as output:

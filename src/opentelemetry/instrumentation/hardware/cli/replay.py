@@ -15,7 +15,6 @@ from opentelemetry.instrumentation.hardware.sources import discover, unknown_sou
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the flag."""
     parser.add_argument(
         "--replay", metavar="FILE", help="show a file of 'otel-hardware record' in place of this machine"
     )
@@ -57,7 +56,6 @@ class ReplayedSession(pipeline.Session):
         )
 
     def start(self) -> None:
-        """Start no thread."""
         self.has_started = True
 
     def read_now(self, seconds: float, is_last: bool = False) -> None:
@@ -71,11 +69,9 @@ class ReplayedSession(pipeline.Session):
         self.after_reading()
 
     def read_due(self, seconds: float) -> None:
-        """Read the next tick."""
         self.read_now(seconds)
 
     def read_first(self, seconds: float) -> None:
-        """Read the first tick."""
         self.read_now(seconds)
 
     def close(self) -> None:

@@ -60,7 +60,6 @@ _FIRST_READING = 0.5  # seconds to wait for the first reading of the program
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags and the program."""
     parser.usage = "otel-hardware run [flags] [-- PROGRAM ARGUMENT ...]"
     parser.add_argument("--interval", type=seconds, metavar="SECONDS", help="time between two exports; default: 15")
     parser.add_argument("--duration", type=duration, metavar="SECONDS", help="stop after this time")

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from types import TracebackType
 from typing import TextIO
 
 from opentelemetry.instrumentation.hardware.cli.layout import clip
@@ -45,9 +44,7 @@ class Screen:
             self._write("\x1b[?1049h\x1b[?25l")  # the terminal's second screen, no cursor
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self.in_place:
             self._write("\x1b[?25h\x1b[?1049l" + self._last)
 

@@ -120,7 +120,6 @@ _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}  # b
 
 
 def seconds(text: str) -> float:
-    """The value of a flag in seconds."""
     number = text.rstrip("smhd")
     try:
         value = float(number) * _SECONDS[text[len(number) :]]
@@ -137,7 +136,6 @@ def duration(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """The value of a flag that is a positive integer."""
     if not text.isdecimal() or int(text) == 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
     return int(text)

@@ -7,7 +7,6 @@ import signal
 import socket
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 
@@ -49,9 +48,7 @@ class Signals:
             self._old[number] = signal.signal(number, lambda number, frame: None)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._before)

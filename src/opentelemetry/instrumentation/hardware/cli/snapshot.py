@@ -63,7 +63,6 @@ formats:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
     parser.usage = "otel-hardware snapshot [flags]"
     parser.add_argument(
         "--format",
@@ -82,7 +81,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the values."""
     if arguments.watch and arguments.format != "table":
         raise Mistake("--watch redraws a table; for the other formats use --every")
     if arguments.watch and arguments.every is None:

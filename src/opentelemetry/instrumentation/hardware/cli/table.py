@@ -42,8 +42,6 @@ _VALUE = 32  # a longer value, a list of facts, does not determine the width of 
 
 
 class _Row(NamedTuple):
-    """One series."""
-
     metric: str
     attributes: str
     value: str

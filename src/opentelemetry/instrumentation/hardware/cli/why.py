@@ -47,7 +47,6 @@ _BOTTLENECK, _UNKNOWN = 3, 4  # exit statuses
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
     parser.usage = "otel-hardware why [flags]"
     parser.add_argument(
         "--pid", metavar="PID", help="the program; default: the process that uses the GPUs, if it is one"

@@ -79,7 +79,7 @@ class SimulatedHost(LocalFiles):
         cpus = [line.split() for line in lines if re.match(rb"cpu\d", line)]
         table = []
         for number, (name, *columns) in enumerate(cpus):
-            busy = self._load.busy(number, len(cpus))
+            busy = self._load.busy(number)
             waiting = min(self._load.iowait, 1.0 - busy)
             # user, system, idle, iowait
             shares = {0: 0.9 * busy, 2: 0.1 * busy, 3: 1.0 - busy - waiting, 4: waiting}

@@ -63,8 +63,8 @@ class HostLoad(NamedTuple):
     stalls: Mapping[tuple[str, str], float] = MappingProxyType({})
     disk: float = 0.4
 
-    def busy(self, cpu: int, cpus: int) -> float:
-        """Return the share of time in which a CPU works, of so many: the program uses the first ones."""
+    def busy(self, cpu: int) -> float:
+        """Return the share of time in which a CPU works: the program uses the first ones."""
         return min(1.0, self.others + min(1.0, max(0.0, self.program - cpu)))
 
 

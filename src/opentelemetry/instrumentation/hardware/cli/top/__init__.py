@@ -42,7 +42,6 @@ _UTF_8 = "the live view needs a UTF-8 locale: export LC_ALL=C.UTF-8"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags."""
     parser.usage = "otel-hardware top [flags]"
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="time between two readings; default: 2")
     parser.add_argument("--duration", type=seconds, metavar="SECONDS", help="end after this time")

@@ -71,7 +71,6 @@ class Top(Shell):
             self._panel("page").focus()
 
     def on_panel_opened(self) -> None:
-        """Show the page of the row that was clicked."""
         self.action_open()
 
     def action_leave(self) -> None:
@@ -169,7 +168,6 @@ class Top(Shell):
         self._panel(name).redraw()
 
     def action_reverse(self) -> None:
-        """Reverse the order of the table."""
         self._board.reverse(self._table())
         self._panel(self._table()).redraw()
 
@@ -185,7 +183,6 @@ class Top(Shell):
         self._show()
 
     def action_pause(self) -> None:
-        """Pause or continue reading."""
         self._is_paused = not self._is_paused
         self._wake.set()
         self._show_bars()
@@ -205,11 +202,9 @@ class Top(Shell):
             self._show_bars()
 
     def action_help(self) -> None:
-        """Show the keys and what the colours mean."""
         self.push_screen(Message(HELP_LINES, "otel-hardware top"))
 
     def action_missing(self) -> None:
-        """Show what is missing and why."""
         readout = self._board.readout
         sentences = readout.view.unsupported if readout else ()
         lines: list[Line] = [

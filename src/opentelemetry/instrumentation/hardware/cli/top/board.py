@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from opentelemetry.instrumentation.hardware.cli.top import host
@@ -73,17 +74,16 @@ class Board:
     # -- what they show
 
     def draws(self) -> Mapping[str, Draw]:
-        """Return by panel what draws it."""
         if self.readout is None:
             return {}
         view, history = self.readout.view, self._history
         return {
             "devices": self.devices,
             "processes": self.processes,
-            "cpu": lambda width, height: Drawn(*host.cpu(view, history, width, height)),
-            "memory": lambda width, height: Drawn(*host.memory(view, history, width, height)),
-            "traffic": lambda width, height: Drawn(*host.traffic(view, history, width, height)),
-            "storage": lambda width, height: Drawn(*host.storage(view, width)),
+            "cpu": partial(host.cpu, view, history),
+            "memory": partial(host.memory, view, history),
+            "traffic": partial(host.traffic, view, history),
+            "storage": lambda width, height: host.storage(view, width),
             "page": self._page,
         }
 
@@ -100,7 +100,6 @@ class Board:
         return Drawn(lines, *device_title(devices), 1, layout, [each.id for each in rows])
 
     def processes(self, width: int, height: int) -> Drawn:
-        """Return the table of processes."""
         every = self.readout.processes if self.readout else []
         shown = [each for each in every if matches(each, self.text)] if self.text else every
         layout = Layout(process_columns(shown, {}), width)
@@ -148,7 +147,6 @@ class Board:
             self._orders[name] = (titles[at % len(titles)], False)
 
     def reverse(self, name: str) -> None:
-        """Reverse the order of a table."""
         title, is_reversed = self._orders[name]
         self._orders[name] = (title, not is_reversed)
 

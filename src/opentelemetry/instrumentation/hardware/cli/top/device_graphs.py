@@ -26,8 +26,6 @@ _TILE, _TALL, _LOW = 30, 9, 3  # the least width, and the most and the least lin
 
 
 class _Graph(NamedTuple):
-    """A history."""
-
     name: str
     kind: str
     value: str

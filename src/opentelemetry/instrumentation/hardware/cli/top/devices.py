@@ -15,6 +15,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     GOOD,
     HELD,
     IDLE,
+    SIMULATED,
     STRONG,
     UNKNOWN,
     WARNING,
@@ -26,6 +27,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     heat,
     part,
     percent,
+    short,
     spark,
     timed,
     whole,
@@ -35,8 +37,6 @@ from opentelemetry.instrumentation.hardware.model import Number
 
 _TILE = 22  # the least width of a device's graph
 
-_SIMULATED = " simulated"  # the end of the name of a simulated GPU, which the title of the table has
-
 
 def device_columns(
     history: History, devices: Sequence[Device], verdicts: Mapping[str, Verdict], has_graphs: bool
@@ -45,81 +45,46 @@ def device_columns(
 
     Columns without any value are left out. If all models are equal, the title has it; a graph replaces the history.
     """
-    name = max((len(_indented(device)) for device in devices), default=0)
-    model = max((len(device.model) for device in devices), default=5)
-    reason = max((width_of(_throttled(device, 0)) for device in devices), default=0)
-    verdict = max((len(_verdict(verdicts, device)) for device in devices), default=0)
 
-    def widest(cell: Callable[[Device, int], Line], least: int) -> int:
+    def verdict(device: Device) -> str:
+        found = verdicts.get(device.id)
+        return found.name if found is not None and found.is_bottleneck else ""
+
+    def widest(least: int, cell: Callable[[Device, int], Line]) -> int:
         return max([least, *(width_of(cell(device, 0)) for device in devices)])
 
+    def model(device: Device, _: int) -> Line:
+        return [(device.model, DIM)]
+
+    def held(device: Device, _: int) -> Line:
+        return [(verdict(device), WARNING)]
+
     columns = [
-        Column[Device](
-            "DEVICE",
-            max(name, 7),
-            lambda device, _: [
-                (_indented(device), {"failed": BAD, "degraded": WARNING}.get(device.state, STRONG)),
-            ],
-            _natural,
-        ),
-        Column[Device](
-            "MODEL",
-            min(max(model, 5), 22),
-            lambda device, _: [(device.model, DIM)],
-            lambda device: device.model,
-            rank=8,
-        ),
+        Column[Device]("DEVICE", widest(7, _name), _name, lambda device: 0),  # as they are numbered
+        Column[Device]("MODEL", min(widest(5, model), 22), model, lambda device: device.model, rank=8),
         Column[Device]("BUSY", 5, _busy, lambda device: _known(device.busy), 4, rank=1, descending=True),
         Column[Device](
             "HISTORY",
             12,
             lambda device, width: spark(history.of("device", device.id), width, "busy"),
-            _natural,
-            3,
+            lambda device: 0,
+            grows=3,
             rank=9,
         ),
         Column[Device](
-            "MEMORY", widest(_memory, 6), _memory, lambda device: _known(device.used), 3, rank=2, descending=True
+            "MEMORY", widest(6, _memory), _memory, lambda device: _known(device.used), 3, rank=2, descending=True
         ),
         Column[Device](
-            "POWER", widest(_power, 6), _power, lambda device: _known(device.power), rank=4, right=True, descending=True
+            "POWER", widest(6, _power), _power, lambda device: _known(device.power), rank=4, right=True, descending=True
         ),
         Column[Device](
-            "TEMP",
-            5,
-            lambda device, _: (
-                UNKNOWN
-                if device.temperature is None
-                else [(f"{device.temperature:.0f}°C", heat(device.temperature, device.temperature_limit))]
-            ),
-            lambda device: _known(device.temperature),
-            rank=3,
-            right=True,
-            descending=True,
+            "TEMP", 5, _temperature, lambda device: _known(device.temperature), rank=3, right=True, descending=True
         ),
+        Column[Device]("CLOCK", 8, _clock, lambda device: _known(device.clock), rank=7, right=True, descending=True),
         Column[Device](
-            "CLOCK",
-            8,
-            lambda device, _: (
-                UNKNOWN
-                if device.clock is None
-                else [(quantity(device.clock, "Hz").replace(" ", ""), WARNING if device.reason else "")]
-            ),
-            lambda device: _known(device.clock),
-            rank=7,
-            right=True,
-            descending=True,
+            "THROTTLED", widest(9, _throttled), _throttled, lambda device: device.throttled, rank=5, descending=True
         ),
-        Column[Device](
-            "THROTTLED", max(reason, 9), _throttled, lambda device: device.throttled, rank=5, descending=True
-        ),
-        Column[Device](
-            "HELD BACK BY",
-            max(verdict, 12),
-            lambda device, _: [(_verdict(verdicts, device), WARNING)],
-            lambda device: _verdict(verdicts, device) or "~",
-            rank=6,
-        ),
+        Column[Device]("HELD BACK BY", widest(12, held), held, lambda device: verdict(device) or "~", rank=6),
     ]
     is_shown = {
         "MODEL": len({device.model for device in devices}) > 1,
@@ -130,7 +95,7 @@ def device_columns(
         "TEMP": any(device.temperature is not None for device in devices),
         "CLOCK": any(device.clock is not None for device in devices),
         "THROTTLED": any(device.reason for device in devices),
-        "HELD BACK BY": bool(verdict),
+        "HELD BACK BY": any(verdict(device) for device in devices),
     }
     return [column for column in columns if is_shown.get(column.title, True)]
 
@@ -143,7 +108,7 @@ def device_tiles(devices: Sequence[Device], history: History, width: int, height
         return []
     tiles = [
         [
-            whole([[(label(device), DIM)], [(percent(device.busy), STRONG)]], each, " "),
+            whole([[(short(device.name), DIM)], [(percent(device.busy), STRONG)]], each, " "),
             *timed(history.of("device", device.id), each, height - 1, "busy", history.seconds(each)),
         ]
         for device in shown
@@ -155,7 +120,7 @@ def device_title(devices: Sequence[Device]) -> tuple[str, str]:
     """Return the title of the devices, and their sums."""
     wholes = [device for device in devices if not device.parent]
     kind = "GPU" if all(device.name.startswith("GPU") for device in wholes) else "accelerator"
-    kind = f"simulated {kind}" if any(device.name.endswith(_SIMULATED) for device in wholes) else kind
+    kind = f"simulated {kind}" if any(device.name.endswith(SIMULATED) for device in wholes) else kind
     kind += "" if len(wholes) == 1 else "s"
     busy = sum(1 for device in wholes if (device.busy or 0.0) >= IDLE)
     watts = [device.power for device in wholes if device.power is not None]
@@ -165,26 +130,13 @@ def device_title(devices: Sequence[Device]) -> tuple[str, str]:
     return f"{len(wholes)} {kind}{model}", f"{busy} busy{power}"
 
 
-def label(device: Device) -> str:
-    """Return the name of a device. The title of the table says whether it is simulated."""
-    return device.name.removesuffix(_SIMULATED)
-
-
-def _indented(device: Device) -> str:
-    return f" {label(device)}" if device.parent else label(device)
-
-
-def _verdict(verdicts: Mapping[str, Verdict], device: Device) -> str:
-    verdict = verdicts.get(device.id)
-    return verdict.name if verdict is not None and verdict.is_bottleneck else ""
-
-
-def _natural(device: Device) -> tuple[object, ...]:
-    return ()
-
-
 def _known(value: Number | None) -> Number:
     return -1 if value is None else value
+
+
+def _name(device: Device, _: int) -> Line:
+    indent = " " if device.parent else ""
+    return [(f"{indent}{short(device.name)}", {"failed": BAD, "degraded": WARNING}.get(device.state, STRONG))]
 
 
 def _busy(device: Device, width: int) -> Line:
@@ -213,6 +165,18 @@ def _power(device: Device, _: int) -> Line:
         return [(f"{device.power:.0f}W", "")]
     is_high = device.power >= 0.98 * device.power_limit
     return [(f"{device.power:.0f}", WARNING if is_high else ""), (f"/{device.power_limit:.0f}W", DIM)]
+
+
+def _temperature(device: Device, _: int) -> Line:
+    if device.temperature is None:
+        return UNKNOWN
+    return [(f"{device.temperature:.0f}°C", heat(device.temperature, device.temperature_limit))]
+
+
+def _clock(device: Device, _: int) -> Line:
+    if device.clock is None:
+        return UNKNOWN
+    return [(quantity(device.clock, "Hz").replace(" ", ""), WARNING if device.reason else "")]
 
 
 def _throttled(device: Device, _: int) -> Line:

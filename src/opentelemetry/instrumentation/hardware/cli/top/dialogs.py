@@ -28,13 +28,11 @@ class Message(ModalScreen[None]):
         self._title = title
 
     def compose(self) -> ComposeResult:
-        """Make the panel."""
         panel = Panel("message")
         panel.styles.height = len(self._lines) + 2
         yield panel
 
     def on_mount(self) -> None:
-        """Show the lines."""
         panel = self.query_one(Panel)
         panel.show(lambda width, height: Drawn(self._lines, self._title, "esc closes"))
         panel.focus()
@@ -68,7 +66,6 @@ class Kill(ModalScreen[str]):
         self._process = process
 
     def compose(self) -> ComposeResult:
-        """Make the question."""
         known = [(name, text) for name, text in SIGNALS if hasattr(signal, name)]
         with Vertical(id="kill"):
             yield Label(self._process, markup=False)
@@ -77,15 +74,12 @@ class Kill(ModalScreen[str]):
             )
 
     def on_mount(self) -> None:
-        """Take the keys."""
         self.query_one(OptionList).focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer."""
         self.dismiss(event.option.id or "")
 
     def action_cancel(self) -> None:
-        """Send nothing."""
         self.dismiss("")
 
 

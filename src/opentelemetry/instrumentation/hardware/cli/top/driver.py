@@ -18,7 +18,6 @@ class TerminalDriver(LinuxDriver):
     _is_set_up = False
 
     def start_application_mode(self) -> None:
-        """Set the terminal up."""
         if self._is_set_up:  # in a handler of signals, which must not write while the program does
             asyncio.get_running_loop().call_soon_threadsafe(self._restart)
             return
@@ -26,7 +25,6 @@ class TerminalDriver(LinuxDriver):
         self._is_set_up = True
 
     def stop_application_mode(self) -> None:
-        """Restore the terminal."""
         self._is_set_up = False
         super().stop_application_mode()
 

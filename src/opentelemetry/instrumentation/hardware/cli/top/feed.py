@@ -55,7 +55,6 @@ class Feed:
         return [runner.name for runner in self._session.runners if runner.state is State.STARTING]
 
     def open(self) -> None:
-        """Make the first reading."""
         self._viewer = Viewer(self._session)
 
     def collect(self, is_expected: bool = False) -> Readout:

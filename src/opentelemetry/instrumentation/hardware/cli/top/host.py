@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import shorten
-from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures, host_figures
@@ -39,6 +38,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     whole,
     width_of,
 )
+from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
 from opentelemetry.instrumentation.hardware.model import Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
@@ -51,35 +51,21 @@ _NOTE = 10  # the least columns for the note of the first line
 _MODES = ("user", "nice", "system", "iowait", "steal")
 
 
-class Content(NamedTuple):
-    """What a panel shows.
-
-    Attributes:
-        lines: Its lines.
-        title: Its title.
-        note: What stands beside the title.
-    """
-
-    lines: list[Line]
-    title: str
-    note: str = ""
-
-
 # -- processor
 
 
-def cpu(view: View, history: History, width: int, height: int) -> Content:
+def cpu(view: View, history: History, width: int, height: int) -> Drawn:
     """Return total utilization with its modes, its history, and the cores."""
     busy, modes, cores = host_figures.cpu_busy(view), host_figures.cpu_modes(view), host_figures.cores(view)
     if busy is None:
-        return Content([[("no CPU utilization", DIM)]], "CPU")
+        return Drawn([[("no CPU utilization", DIM)]], "CPU")
     words: list[Line] = [[(f"{mode} {percent(modes[mode])}", DIM)] for mode in _MODES if modes.get(mode, 0.0) >= 0.005]
     lines = [_gauge("", busy, width, BUSY, f"{percent(busy):>4}"), whole(words, width)]
     grid = _core_lines(cores, width, max(1, (height - len(lines)) // 2))
     lines += timed(history.of("cpu"), width, height - len(lines) - len(grid), "", history.seconds(width))
     count = figures.total(view, c.SYSTEM_CPU_LOGICAL_COUNT) or len(cores)
     load = figures.total(view, c.SYSTEM_CPU_LOAD_1M)
-    return Content(
+    return Drawn(
         [*lines, *grid], f"CPU {count} threads" if count else "CPU", f"load {load:.2f}" if load is not None else ""
     )
 
@@ -139,7 +125,7 @@ def _gauge(label: str, share: float | None, width: int, limits: tuple[float, flo
 # -- memory
 
 
-def memory(view: View, history: History, width: int, height: int) -> Content:
+def memory(view: View, history: History, width: int, height: int) -> Drawn:
     """Return memory, swap, the limit of the container, pressure, and the history of memory."""
     used, limit = host_figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
     lines = [
@@ -152,14 +138,14 @@ def memory(view: View, history: History, width: int, height: int) -> Content:
     lines += timed(history.of("memory"), width, tall, "memory", history.seconds(width))
     kills = view.rates.get(Series(c.SYSTEM_MEMORY_OOM_KILLS), 0.0)
     title = f"Memory {percent(ratio(used, limit))}"
-    return Content([*lines, *pressures], title, "processes killed: out of memory" if kills else "")
+    return Drawn([*lines, *pressures], title, "processes killed: out of memory" if kills else "")
 
 
 def _memories(view: View) -> Iterator[tuple[str, Number | None, Number | None]]:
     yield "used", host_figures.used_memory(view), figures.total(view, c.SYSTEM_MEMORY_LIMIT)
     swap = figures.total(view, c.SYSTEM_PAGING_USAGE)
     if swap:
-        yield "swap", figures.of_state(view, c.SYSTEM_PAGING_USAGE, c.PAGING_STATE, "used"), swap
+        yield "swap", figures.used(view, c.SYSTEM_PAGING_USAGE, c.PAGING_STATE), swap
     limit = figures.total(view, c.CONTAINER_MEMORY_LIMIT)
     if limit:
         working = figures.total(view, c.CONTAINER_MEMORY_WORKING_SET, c.CONTAINER_MEMORY_USAGE)
@@ -169,7 +155,7 @@ def _memories(view: View) -> Iterator[tuple[str, Number | None, Number | None]]:
 # -- disks and network
 
 
-def traffic(view: View, history: History, width: int, height: int) -> Content:
+def traffic(view: View, history: History, width: int, height: int) -> Drawn:
     """Return the rates of disks and network interfaces, with the history of their sums if there is room."""
     flows = {"disk": host_figures.disks(view), "network": host_figures.networks(view)}
     rows = [flow for each in flows.values() for flow in each]
@@ -192,7 +178,7 @@ def traffic(view: View, history: History, width: int, height: int) -> Content:
             lines += timed(values, width, tall - 1, kind, history.seconds(width), highest)
         else:
             lines += graph(values, width, tall - 1, kind, highest)
-    return Content(lines or [[("none", DIM)]], "Disks and network")
+    return Drawn(lines or [[("none", DIM)]], "Disks and network")
 
 
 def _rate(rate: float) -> Line:
@@ -208,7 +194,7 @@ def _busy(flow: Flow, _: int) -> Line:
 # -- file systems and sensors
 
 
-def storage(view: View, width: int) -> Content:
+def storage(view: View, width: int) -> Drawn:
     """Return the file systems and the temperatures of the host."""
     spaces = sorted(host_figures.filesystems(view), key=_fullness, reverse=True)
     sensors = sorted(host_figures.sensors(view), key=lambda sensor: sensor.value, reverse=True)
@@ -232,7 +218,7 @@ def storage(view: View, width: int) -> Content:
             for sensor in sensors
         ]
         lines += _rows_of(cells, per_line)
-    return Content(lines or [[("none", DIM)]], "File systems" if not sensors else "File systems and temperatures")
+    return Drawn(lines or [[("none", DIM)]], "File systems" if not sensors else "File systems and temperatures")
 
 
 def _fullness(space: Space) -> float:

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.top.processes import Process
-from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, STRONG, UNKNOWN, Column, Line, percent, size
+from opentelemetry.instrumentation.hardware.cli.top.shapes import (
+    DIM,
+    STRONG,
+    UNKNOWN,
+    Column,
+    Line,
+    percent,
+    short,
+    size,
+)
 
 _LOGIN = 12  # the most columns of a user
 
@@ -18,14 +27,14 @@ def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, i
         processes: The processes.
         prefixes: What precedes the commands in a tree, by key.
     """
-    name = max((len(_device(each)) for each in processes), default=0)
+    name = max((len(short(each.device)) for each in processes), default=0)
     user = max((len(each.user) for each in processes), default=4)
     digits = max((len(str(each.pid)) for each in processes), default=0)
     columns = [
         Column[Process](
             "DEVICE",
             max(name, 7),
-            lambda each, _: [(_device(each), STRONG)],
+            lambda each, _: [(short(each.device), STRONG)],
             lambda each: (not each.device, len(each.device), each.device, -(each.cpu or 0.0)),
             rank=1,
         ),
@@ -102,10 +111,6 @@ def matches(process: Process, text: str) -> bool:
     """Whether a process has this text in its device, PID, user or command."""
     words = f"{process.device} {process.pid} {process.user} {process.command}"
     return text.casefold() in words.casefold()
-
-
-def _device(process: Process) -> str:
-    return process.device.removesuffix(" simulated")
 
 
 def _user(process: Process, width: int) -> Line:

@@ -59,7 +59,6 @@ class Process(NamedTuple):
 
     @property
     def key(self) -> tuple[str, int]:
-        """What distinguishes it from others."""
         return self.device, self.pid
 
 

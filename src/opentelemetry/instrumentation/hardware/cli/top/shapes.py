@@ -16,6 +16,8 @@ GOOD, WARNING, BAD, DIM, STRONG, TRACK = "good", "warning", "bad", "dim", "stron
 
 UNKNOWN: Line = [("-", DIM)]
 
+SIMULATED = " simulated"  # the end of the name of a simulated GPU
+
 _GRADIENT = 8  # the number of styles from ``level0`` to ``level7``, from good to bad
 
 # The dots of a Braille character up to a height of 0 to 4, in both of its columns.
@@ -34,7 +36,6 @@ def item(name: str, value: str, style: str = STRONG) -> Line:
 
 
 def width_of(line: Line) -> int:
-    """Return the number of columns of a line."""
     return sum(len(text) for text, _ in line)
 
 
@@ -176,6 +177,11 @@ def size(value: Number | None) -> str:
     return "-" if value is None else quantity(value, "By").replace(" ", "").replace("iB", "")
 
 
+def short(device: str) -> str:
+    """Return the name of a device. The title of the table of devices says whether it is simulated."""
+    return device.removesuffix(SIMULATED)
+
+
 def part(used: Number | None, total: Number | None) -> str:
     """Format ``48.8/79.6G``."""
     text, limit = size(used), size(total)
@@ -277,7 +283,6 @@ class Layout(Generic[Row]):
         return self._line(cells)
 
     def row(self, row: Row) -> Line:
-        """Return the cells of a row."""
         return self._line([column.cell(row, width) for column, width in self.columns])
 
     def _line(self, cells: Sequence[Line]) -> Line:
@@ -287,7 +292,6 @@ class Layout(Generic[Row]):
         return line
 
     def column_at(self, x: int) -> Column[Row] | None:
-        """Return the column at a position."""
         for column, width in self.columns:
             if x < width + self._gap:
                 return column

@@ -112,7 +112,6 @@ class Shell(Themed):
         return found
 
     def compose(self) -> ComposeResult:
-        """Make the panels."""
         yield Bar("header")
         with VerticalScroll(id="body", can_focus=False), Grid(id="grid"):
             for name in PANELS:
@@ -122,7 +121,6 @@ class Shell(Themed):
         yield Bar("footer")
 
     def on_mount(self) -> None:
-        """Begin to read."""
         self._terminal = self.size
         self._redirection.enter_context(redirect_stderr(self._messages))  # they would be printed over the view
         if self._signals is not None:
@@ -138,7 +136,6 @@ class Shell(Themed):
             self.exit()
 
     def on_unmount(self) -> None:
-        """Restore standard error."""
         self._redirection.close()
 
     async def _watch(self) -> None:
@@ -193,7 +190,6 @@ class Shell(Themed):
         return self.screen_stack[0].query_one(f"#{name}", Panel)
 
     def _arrange(self) -> None:
-        """Place the panels."""
         body = self.screen_stack[0].query_one("#body")
         grid = self.screen_stack[0].query_one("#grid", Grid)
         is_filtering = self.screen_stack[0].query_one("#filter").display

@@ -91,12 +91,10 @@ class Panel(ScrollView, can_focus=True):
         self.selected: Hashable = None
 
     def show(self, draw: Draw) -> None:
-        """Show this from now on."""
         self._draw = draw
         self.redraw()
 
     def redraw(self) -> None:
-        """Draw what changed."""
         width, height = self.size
         if width < 1 or height < 1:
             return
@@ -140,12 +138,10 @@ class Panel(ScrollView, can_focus=True):
                 setattr(self, name, text)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Update the frame."""
         super().watch_scroll_y(old_value, new_value)
         self._label()
 
     def on_resize(self) -> None:
-        """Draw everything for the new size."""
         self.redraw()
         self.refresh()
 
@@ -158,11 +154,9 @@ class Panel(ScrollView, can_focus=True):
         self.refresh()
 
     def on_blur(self) -> None:
-        """Hide which row is selected."""
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return a line of the screen."""
         drawn = self._drawn
         at = y if y < drawn.fixed else y + round(self.scroll_y)
         line = drawn.lines[at] if at < len(drawn.lines) else []
@@ -218,11 +212,9 @@ class Bar(Widget):
         self._line: Line = []
 
     def show(self, line: Line) -> None:
-        """Show this line."""
         if line != self._line:
             self._line = line
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Return the line."""
         return _strip(self, self._line)
