@@ -19,7 +19,7 @@ from tests.support.commands import otel_hardware, simulated
 from tests.support.members import members
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
-from opentelemetry.instrumentation.hardware.cli.quantity import duration, quantity
+from opentelemetry.instrumentation.hardware.cli.text import duration, quantity
 from opentelemetry.instrumentation.hardware.model import Kind
 from opentelemetry.instrumentation.hardware.system.job import JOB
 

@@ -40,7 +40,7 @@ from textual.geometry import Region
 
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.messages import say
-from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
+from opentelemetry.instrumentation.hardware.cli.top.board import arranged
 from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader, holders
 from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn, Panel

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES
 from opentelemetry.instrumentation.hardware.cli.top import themes
 from opentelemetry.instrumentation.hardware.cli.top.board import PANELS
 from opentelemetry.instrumentation.hardware.cli.top.dialogs import send
-from opentelemetry.instrumentation.hardware.cli.top.process_table import as_tree, matches
+from opentelemetry.instrumentation.hardware.cli.top.process_panels import as_tree, matches
 from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader
 from opentelemetry.instrumentation.hardware.cli.top.shapes import axis, flowed, whole, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn

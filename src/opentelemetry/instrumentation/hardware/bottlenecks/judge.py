@@ -6,17 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.bottlenecks.rules import (
-    BEFORE_WAITING,
-    FAULTS,
-    IDLE,
-    NONE,
-    RULES,
-    WAITING,
-    Condition,
-    Rule,
-    match,
-)
+from opentelemetry.instrumentation.hardware.bottlenecks import rules
+from opentelemetry.instrumentation.hardware.bottlenecks.rules import Condition, Rule, match
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import Signals
 
 WINDOW: Final = 60.0  # seconds that a verdict looks at, by default
@@ -66,7 +57,7 @@ class Verdict(NamedTuple):
     @property
     def is_bottleneck(self) -> bool:
         """Whether it is one of the rules."""
-        return self.name in {rule.name for rule in RULES}
+        return self.name in {rule.name for rule in rules.RULES}
 
 
 class _Device:
@@ -182,7 +173,7 @@ def _merged(device: _Device) -> Signals:
 def _decided(signals: Signals, active: str) -> Verdict:
     """Return the first rule that matches, or what else is known."""
     not_asked: dict[str, Sequence[str]] = {}
-    for rule in RULES:
+    for rule in rules.RULES:
         found = match(rule, signals, rule.name == active)
         if found.case is not None:
             evidence = [(each, signals[each.signal]) for each in found.case]
@@ -196,14 +187,14 @@ def _decided(signals: Signals, active: str) -> Verdict:
             )
         if found.missing:
             not_asked[rule.name] = found.missing
-    for rule in (IDLE, NONE, WAITING):
+    for rule in (rules.IDLE, rules.NONE, rules.WAITING):
         case = match(rule, signals).case
-        if case is not None and (rule is not WAITING or not not_asked.keys() & {*BEFORE_WAITING}):
+        if case is not None and (rule is not rules.WAITING or not not_asked.keys() & {*rules.BEFORE_WAITING}):
             meaning = rule.meaning
-            if rule is NONE and signals.get("power_cap", 0.0) >= 0.5:
+            if rule is rules.NONE and signals.get("power_cap", 0.0) >= 0.5:
                 meaning = f"at its power limit; {meaning}"
             evidence = [(each, signals[each.signal]) for each in case]
-            undecided = {} if rule is IDLE else not_asked
+            undecided = {} if rule is rules.IDLE else not_asked
             return Verdict(rule.name, meaning, evidence=evidence, advice=rule.advice, not_asked=undecided)
     busy = signals.get("busy")
     if busy is None:
@@ -219,8 +210,8 @@ def _decided(signals: Signals, active: str) -> Verdict:
 
 def _runner_up(chosen: Rule | None, signals: Signals) -> str:
     """Return the name of a further rule that matches or nearly does. A fault is there or not."""
-    for rule in RULES:
-        for case in rule.cases if rule is not chosen and rule.name not in FAULTS else ():
+    for rule in rules.RULES:
+        for case in rule.cases if rule is not chosen and rule.name not in rules.FAULTS else ():
             if all(each.signal in signals and _nearly(each, signals[each.signal]) for each in case):
                 return rule.name
     return ""

@@ -20,8 +20,8 @@ from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_code
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, collected_logs
-from opentelemetry.instrumentation.hardware.cli.quantity import quantity
 from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
+from opentelemetry.instrumentation.hardware.cli.text import quantity
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.redaction import redacted

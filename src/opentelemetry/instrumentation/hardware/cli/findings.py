@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware.cli.layout import wrap
+from opentelemetry.instrumentation.hardware.cli.text import wrap
 
 
 class Finding(NamedTuple):

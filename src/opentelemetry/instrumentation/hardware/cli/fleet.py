@@ -22,8 +22,8 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
+from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec, unknown
@@ -77,7 +77,7 @@ class _Agent:
         machine = Machine(spec, clock, config.simulate_speed or 1.0)
         job = spec.seed - rank + 1
         server = SimulatedServer(spec.host or HostLoad(), machine.now, spec.gpus, job)
-        self._session = Session(
+        self._session = pipeline.Session(
             config.changed(simulate=spec),
             PROGRAM,
             interval,

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
-from opentelemetry.instrumentation.hardware.cli.quantity import quantity
+from opentelemetry.instrumentation.hardware.cli.text import quantity
 from opentelemetry.instrumentation.hardware.model import Number, Series
+from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _read_all(config: Config, vendor: str | None) -> list[_Gpu]:
     results: list[list[_Gpu] | Mistake] = []
     # A call of a driver that hangs cannot be interrupted, so it gets a thread of its own.
     with collected_logs() as messages:
-        (runner,) = Session(config.changed(sources=[name])).runners
+        (runner,) = pipeline.Session(config.changed(sources=[name])).runners
         thread = threading.Thread(target=lambda: results.append(_read(runner, _VENDORS[name])), daemon=True)
         thread.start()
         thread.join(_TIMEOUT)

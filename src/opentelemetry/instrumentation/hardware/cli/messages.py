@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 
-from opentelemetry.instrumentation.hardware.cli.layout import wrap
+from opentelemetry.instrumentation.hardware.cli.text import wrap
 from opentelemetry.instrumentation.hardware.redaction import redacted
 
 _START = "otel-hardware: "

@@ -14,8 +14,8 @@ from fnmatch import fnmatchcase
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS, presets_of
-from opentelemetry.instrumentation.hardware.cli.layout import columns, wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.cli.text import columns, wrap
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer

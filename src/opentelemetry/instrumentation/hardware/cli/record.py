@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from typing import TextIO
@@ -16,8 +16,8 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, 
 from opentelemetry.instrumentation.hardware.cli.privacy import Mask
 from opentelemetry.instrumentation.hardware.drivers import Drivers, capture
 from opentelemetry.instrumentation.hardware.model import Problem
+from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 
@@ -85,11 +85,11 @@ def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
     drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
     config = config.changed(sources=[arguments.source])
     of_host = discover()[arguments.source]().of_all_processes
-    runner = Session(config, pid, drivers=lambda name: drivers, all_processes=of_host).runners[0]
+    runner = pipeline.Session(config, pid, drivers=lambda name: drivers, all_processes=of_host).runners[0]
     try:
         for tick in range(arguments.ticks):
             if tick:
-                threading.Event().wait(arguments.interval)
+                time.sleep(arguments.interval)
                 drivers.next()
             runner.read(everything=True)
             output.flush()

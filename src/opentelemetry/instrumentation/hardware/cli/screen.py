@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TextIO
 
-from opentelemetry.instrumentation.hardware.cli.layout import clip
 from opentelemetry.instrumentation.hardware.cli.messages import held
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.table import draw
+from opentelemetry.instrumentation.hardware.cli.text import clip
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval

@@ -10,8 +10,17 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures, host_figures
 from opentelemetry.instrumentation.hardware.cli.figures import total
-from opentelemetry.instrumentation.hardware.cli.layout import GAP, clip, columns, wrap
-from opentelemetry.instrumentation.hardware.cli.quantity import duration, fraction, quantity, rate_text, value_text
+from opentelemetry.instrumentation.hardware.cli.text import (
+    GAP,
+    clip,
+    columns,
+    duration,
+    fraction,
+    quantity,
+    rate_text,
+    value_text,
+    wrap,
+)
 from opentelemetry.instrumentation.hardware.model import Attributes, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.redaction import printable
@@ -192,11 +201,11 @@ def _host(view: View) -> Iterator[str]:
 
 
 def _process(view: View) -> Iterator[str]:
-    cpu = total(view, c.PROCESS_TREE_CPU_UTILIZATION, c.PROCESS_CPU_UTILIZATION)
-    memory = total(view, c.PROCESS_TREE_MEMORY_USAGE, c.PROCESS_MEMORY_USAGE)
-    gpu_memory = total(view, c.PROCESS_GPU_MEMORY_USAGE)
-    parts = [f"CPU {quantity(cpu, '%')}"] if cpu is not None else []
-    parts += [f"memory {quantity(memory, 'By')}"] if memory is not None else []
-    parts += [f"GPU memory {quantity(gpu_memory, 'By')}"] if gpu_memory is not None else []
+    found = (
+        ("CPU", total(view, c.PROCESS_TREE_CPU_UTILIZATION, c.PROCESS_CPU_UTILIZATION), "%"),
+        ("memory", total(view, c.PROCESS_TREE_MEMORY_USAGE, c.PROCESS_MEMORY_USAGE), "By"),
+        ("GPU memory", total(view, c.PROCESS_GPU_MEMORY_USAGE), "By"),
+    )
+    parts = [f"{name} {quantity(value, unit)}" for name, value, unit in found if value is not None]
     if parts:
         yield f"pid {view.pid} {', '.join(parts)}"

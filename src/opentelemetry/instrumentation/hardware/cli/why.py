@@ -17,10 +17,9 @@ from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES, Cond
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import SIGNALS, signals
 from opentelemetry.instrumentation.hardware.cli import replay, settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
-from opentelemetry.instrumentation.hardware.cli.layout import wrap
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
-from opentelemetry.instrumentation.hardware.cli.quantity import duration
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
+from opentelemetry.instrumentation.hardware.cli.text import duration, wrap
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer

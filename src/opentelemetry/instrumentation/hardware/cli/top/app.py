@@ -9,7 +9,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from opentelemetry.instrumentation.hardware.cli.layout import wrap
+from opentelemetry.instrumentation.hardware.cli.text import wrap
 from opentelemetry.instrumentation.hardware.cli.top.board import TABLES
 from opentelemetry.instrumentation.hardware.cli.top.dialogs import Kill, Message, send
 from opentelemetry.instrumentation.hardware.cli.top.help import HELP_LINES
@@ -40,8 +40,8 @@ class Top(Shell):
         Binding("z", "zoom", "zoom"),
         Binding("p,space", "pause", "pause"),
         Binding("m", "missing", "missing"),
-        Binding("plus,equals_sign", "faster", "faster"),
-        Binding("minus", "slower", "slower"),
+        Binding("plus,equals_sign", "pace(0.5)", "faster"),
+        Binding("minus", "pace(2.0)", "slower"),
         Binding("ctrl+z", "suspend_process", "suspend"),
     ]
 
@@ -84,8 +84,7 @@ class Top(Shell):
             self._zoomed = ""
             self._show()
         elif self._board.text:
-            screen = self.screen_stack[0]
-            screen.query_one("#filter", Input).value = ""
+            self.screen_stack[0].query_one("#filter", Input).value = ""
             self._show()
 
     def action_neighbour(self, step: int) -> None:
@@ -187,15 +186,8 @@ class Top(Shell):
         self._wake.set()
         self._show_bars()
 
-    def action_faster(self) -> None:
-        """Read twice as often."""
-        self._set_interval(0.5)
-
-    def action_slower(self) -> None:
-        """Read half as often."""
-        self._set_interval(2.0)
-
-    def _set_interval(self, factor: float) -> None:
+    def action_pace(self, factor: float) -> None:
+        """Read more or less often."""
         if self._interval is not None:
             self._interval = min(max(self._interval * factor, _FASTEST), _SLOWEST)
             self._wake.set()

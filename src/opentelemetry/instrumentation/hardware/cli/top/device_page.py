@@ -9,12 +9,11 @@ from opentelemetry.instrumentation.hardware.bottlenecks.judge import LEAST, Verd
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import SIGNALS
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.layout import wrap
-from opentelemetry.instrumentation.hardware.cli.quantity import duration, fraction, quantity, rate_text, value_text
-from opentelemetry.instrumentation.hardware.cli.top.device_graphs import device_graphs
+from opentelemetry.instrumentation.hardware.cli.text import duration, fraction, quantity, rate_text, value_text, wrap
+from opentelemetry.instrumentation.hardware.cli.top.devices import device_graphs
 from opentelemetry.instrumentation.hardware.cli.top.feed import Readout
 from opentelemetry.instrumentation.hardware.cli.top.history import History
-from opentelemetry.instrumentation.hardware.cli.top.process_table import command
+from opentelemetry.instrumentation.hardware.cli.top.process_panels import command
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     BAD,
     DIM,
@@ -95,7 +94,8 @@ _SHOWN_OTHERWISE = frozenset(
 
 _HIDDEN = frozenset({c.HW_ID, c.HW_NAME, c.HW_TYPE, c.HW_PARENT})
 
-Points = Mapping[Metric, Sequence[tuple[Number, Attributes]]]
+Point = tuple[Number, Attributes]
+Points = Mapping[Metric, Sequence[Point]]
 
 
 def device_page(readout: Readout, history: History, device: Device, width: int, height: int) -> Drawn:
@@ -123,7 +123,10 @@ def device_page(readout: Readout, history: History, device: Device, width: int, 
     cards = [attributes for metric in (c.HW_GPU_INFO, c.HW_NPU_INFO) for _, attributes in points.get(metric, ())]
     facts = [item(name, str(card[key]), "") for card in cards for key, name in _FACTS.items() if key in card]
     lines += labelled("card", facts, width)
-    lines += _parts(readout, device, width)
+    parts = [each for each in readout.devices if each.parent == device.id]
+    texts = [[each.model, percent(each.busy), fraction(each.used, each.total, "By")] for each in parts]
+    items = [item(each.name, " ".join(filter(None, words))) for each, words in zip(parts, texts)]
+    lines += labelled("parts", items, width)
     lines += _holders(readout, device, width)
     lines += device_graphs(history, device, width, height - len(lines))
     return Drawn(
@@ -172,13 +175,7 @@ def _values(view: View, points: Points, metrics: Mapping[Metric, str]) -> Iterat
             yield item(words, _text(view, metric, value, attributes, limits))
 
 
-def _text(
-    view: View,
-    metric: Metric,
-    value: Number,
-    attributes: Attributes,
-    limits: Sequence[tuple[Number, Attributes]] = (),
-) -> str:
+def _text(view: View, metric: Metric, value: Number, attributes: Attributes, limits: Sequence[Point] = ()) -> str:
     domain = attributes.get(c.FREQUENCY_DOMAIN)
     for limit, each in limits:
         if each.get(c.FREQUENCY_DOMAIN) == domain and each.get(c.HW_LIMIT_TYPE, "enforced") == "enforced":
@@ -244,16 +241,7 @@ _FACTS = {
 }
 
 
-# -- parts and holders
-
-
-def _parts(readout: Readout, device: Device, width: int) -> list[Line]:
-    parts = [each for each in readout.devices if each.parent == device.id]
-    items = [
-        item(each.name, " ".join(filter(None, (each.model, percent(each.busy), fraction(each.used, each.total, "By")))))
-        for each in parts
-    ]
-    return labelled("parts", items, width)
+# -- holders
 
 
 def _holders(readout: Readout, device: Device, width: int) -> list[Line]:

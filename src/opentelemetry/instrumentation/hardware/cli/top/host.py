@@ -8,7 +8,7 @@ from textwrap import shorten
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures, host_figures
 from opentelemetry.instrumentation.hardware.cli.host_figures import Flow, Space
-from opentelemetry.instrumentation.hardware.cli.quantity import duration
+from opentelemetry.instrumentation.hardware.cli.text import duration
 from opentelemetry.instrumentation.hardware.cli.top.history import History, ratio
 from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     BUSY,

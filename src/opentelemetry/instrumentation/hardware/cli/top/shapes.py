@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from opentelemetry.instrumentation.hardware.cli.layout import clip
-from opentelemetry.instrumentation.hardware.cli.quantity import quantity
+from opentelemetry.instrumentation.hardware.cli.text import clip, quantity
 from opentelemetry.instrumentation.hardware.model import Number
 
 Line = list[tuple[str, str]]  # pieces of text, each with the name of its style

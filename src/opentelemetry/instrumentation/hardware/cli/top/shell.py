@@ -16,11 +16,10 @@ from textual.driver import Driver
 from textual.geometry import Size
 from textual.widgets import Input
 
-from opentelemetry.instrumentation.hardware.cli.layout import clip, wrap
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
+from opentelemetry.instrumentation.hardware.cli.text import clip, wrap
 from opentelemetry.instrumentation.hardware.cli.top import host
-from opentelemetry.instrumentation.hardware.cli.top.arrangement import arranged
-from opentelemetry.instrumentation.hardware.cli.top.board import PANELS, Board
+from opentelemetry.instrumentation.hardware.cli.top.board import PANELS, Board, arranged
 from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
 from opentelemetry.instrumentation.hardware.cli.top.help import DEVICE_KEYS, KEYS, PROCESS_KEYS
 from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, WARNING, Line, whole
