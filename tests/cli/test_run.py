@@ -38,7 +38,7 @@ from tests.support.sink import Sink
 from tests.support.stage import Clock
 from tests.support.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.cli import otlp, reporting
+from opentelemetry.instrumentation.hardware.cli import exporters, reporting
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
 from opentelemetry.instrumentation.hardware.cli.run import DETAILS
 from opentelemetry.instrumentation.hardware.resource_detector import of_agent
@@ -151,7 +151,7 @@ def _sdk() -> tuple[int, ...]:
 )
 def test_resource_variables_of_the_environment_are_kept(variable: str, value: str, service: str) -> None:
     with patch.dict(os.environ, environment({variable: value}), clear=True):
-        otlp.set_defaults(os.environ, None)
+        exporters.set_defaults(os.environ, None)
         found = Resource.create(of_agent(os.getpid())).attributes
     assert found["service.name"] == service
     assert found["host.name"] == socket.gethostname()
@@ -358,7 +358,7 @@ def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str
 @pytest.mark.parametrize("reason", ["", "connection refused"])
 def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     monkeypatch.setattr(reporting, "_LAST_EXPORT_WITHOUT_CONNECTION", 0.25)
-    monkeypatch.setattr(otlp, "connection_error", lambda where, seconds: reason)
+    monkeypatch.setattr(exporters, "connection_error", lambda where, seconds: reason)
     given: list[float] = []
 
     class Provider(MeterProvider):
@@ -373,7 +373,7 @@ def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reaso
 def test_last_export_that_raises_is_one_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(otlp, "connection_error", lambda where, seconds: "")
+    monkeypatch.setattr(exporters, "connection_error", lambda where, seconds: "")
 
     class Provider(MeterProvider):
         def shutdown(self, timeout_millis: float = 30_000, **options: object) -> None:

@@ -16,8 +16,8 @@ from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 from tests.support.children import environment
 
-from opentelemetry.instrumentation.hardware.cli import findings, main, otlp, reporting, screen, snapshot
-from opentelemetry.instrumentation.hardware.cli.otlp import Destination
+from opentelemetry.instrumentation.hardware.cli import exporters, findings, main, reporting, screen, snapshot
+from opentelemetry.instrumentation.hardware.cli.exporters import Destination
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline import session, view
@@ -201,7 +201,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
 
 
 def refused(where: Destination, seconds: float = 2.0) -> str:
-    """Stands for `otlp.connection_error`: nothing listens anywhere."""
+    """Stands for `exporters.connection_error`: nothing listens anywhere."""
     return "connection refused"
 
 
@@ -209,7 +209,7 @@ def refused(where: Destination, seconds: float = 2.0) -> str:
 def without_export() -> Iterator[None]:
     """While the block lasts, `run` exports nothing, and finds no Collector."""
     with (
-        patch.object(otlp, "connection_error", refused),
+        patch.object(exporters, "connection_error", refused),
         patch.object(reporting, "_exported", lambda session, pid, target, limit: nullcontext(())),
     ):
         yield

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
 
-from opentelemetry.instrumentation.hardware.cli import exporters, otlp
+from opentelemetry.instrumentation.hardware.cli import exporters
 from opentelemetry.instrumentation.hardware.cli.exports import Exports
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
@@ -55,11 +55,11 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
         text = f"process {reporter or 'of another user'} reports the host for its job, to which this shell belongs"
         yield Finding(part, "note", "job", text, f"{PREFIX}REPORTER=always reports it here as well")
     detectors = {word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")}
-    if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {otlp.DETECTOR, "host", "*"}:
+    if "host.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", "") or detectors & {exporters.DETECTOR, "host", "*"}:
         yield Finding(part, "ok", "host.name", "is set on the resource")
     else:
         alike = "host.name is missing, so a backend cannot tell two hosts apart (otel-hardware run adds it)"
-        yield Finding(part, "note", "host.name", alike, f"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS={otlp.DETECTOR}")
+        yield Finding(part, "note", "host.name", alike, f"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS={exporters.DETECTOR}")
 
 
 def export(environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -78,14 +78,14 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
                 part, "wrong", "configuration", f"OTEL_CONFIG_FILE={file} does not exist", "correct or unset it"
             )
         return
-    words = otlp.exporters(environ)
+    words = exporters.selected(environ)
     if not words:
         text, fix = "metrics export is disabled by OTEL_METRICS_EXPORTER=none", "unset it, or set it to otlp"
         yield Finding(part, "wrong", "exporter", text, fix)
         return
-    for text in otlp.header_problems(environ):
+    for text in exporters.header_problems(environ):
         yield Finding(part, "wrong", "headers", text, "correct it; values are URL-encoded")
-    where = otlp.destination(environ)
+    where = exporters.destination(environ)
     problems = exporters.problems(words, where)
     for problem in problems.values():
         yield Finding(part, "wrong", "exporter", problem.reason, problem.fix)
@@ -135,10 +135,10 @@ def _prometheus(environ: Mapping[str, str]) -> Finding:
     return Finding("export", "ok", "prometheus", f"{address} is free")
 
 
-def _connection(where: otlp.Destination) -> Iterator[Finding]:
+def _connection(where: exporters.Destination) -> Iterator[Finding]:
     part = "export"
-    if where.protocol not in otlp.EXPORTERS:
-        known = get_close_matches(where.protocol, otlp.EXPORTERS, 1)
+    if where.protocol not in exporters.OTLP:
+        known = get_close_matches(where.protocol, exporters.OTLP, 1)
         fix = f"did you mean {known[0]}?" if known else "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
         yield Finding(part, "wrong", "protocol", f"{where.protocol} is not a protocol of the Python SDK", fix)
         return
@@ -146,7 +146,7 @@ def _connection(where: otlp.Destination) -> Iterator[Finding]:
     if where.mismatch:
         text, _, fix = where.mismatch.partition("; ")
         yield Finding(part, "wrong", "protocol", text, fix)
-    down = otlp.connection_failure(where)
+    down = exporters.connection_failure(where)
     if down is not None:
         start = "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT"
         yield Finding(part, "wrong", "connection", f"cannot connect to {where.url}: {down.reason}", start)
@@ -159,13 +159,13 @@ def _connection(where: otlp.Destination) -> Iterator[Finding]:
         yield Finding(part, "wrong", "request", f"test export failed: {failure.reason}", failure.fix)
 
 
-def _request_failure(where: otlp.Destination) -> Failure | None:
+def _request_failure(where: exporters.Destination) -> Failure | None:
     """Send an empty request through the configured exporter. Returns why it failed, or None."""
     from opentelemetry.sdk.metrics.export import MetricsData
 
     with collected_logs():
         try:
-            exporter = exporters.load(otlp.EXPORTERS[where.protocol])(timeout=_TIMEOUT)
+            exporter = exporters.load(exporters.OTLP[where.protocol])(timeout=_TIMEOUT)
         except Exception as error:
             return Failure(f"{type(error).__name__}: {error}")
         exports = Exports(exporter, where.url, lambda sentence: None)

@@ -1,17 +1,28 @@
-"""The exporters that ``OTEL_METRICS_EXPORTER`` can name: whether each is installed and can be loaded."""
+"""The exporters that the standard ``OTEL_*`` variables select: where OTLP goes, and whether each can be used."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import socket
+import sys
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
-from opentelemetry.instrumentation.hardware.cli import otlp
-from opentelemetry.instrumentation.hardware.cli.failures import Failure
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause
 from opentelemetry.instrumentation.hardware.sdk import configurator
+
+SERVICE: Final = "otel-hardware"  # the service name of these commands, unless the environment sets another
+
+DETECTOR: Final = "hardware_job"  # the entry point of our resource detector
+
+_PORTS: Final = {"grpc": 4317, "http/protobuf": 4318}
+
+# The entry point of OTLP's exporter for each protocol.
+OTLP: Final = {"grpc": "otlp_proto_grpc", "http/protobuf": "otlp_proto_http"}
 
 _GROUP: Final = "opentelemetry_metrics_exporter"
 
@@ -28,9 +39,148 @@ _NAMED: Final = ("OTEL_METRIC", "OTEL_EXPORTER")
 _SHOWN: Final = ("EXPORTER", "ENDPOINT", "PROTOCOL", "INTERVAL", "TIMEOUT", "COMPRESSION", "INSECURE", "PREFERENCE")
 
 
-def entry_point(word: str, where: otlp.Destination | None) -> str:
+class Destination(NamedTuple):
+    """The destination of OTLP metrics.
+
+    Attributes:
+        exporter: The word in ``OTEL_METRICS_EXPORTER`` that selects OTLP.
+        protocol: The value of the environment; ``grpc`` and ``http/protobuf`` are valid.
+        url: The endpoint, as the exporter uses it.
+        variable: The variable that set it; "" for the default endpoint.
+    """
+
+    exporter: str
+    protocol: str
+    url: str
+    variable: str
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Return host and port; None for another kind of gRPC address, such as ``unix:/run/otlp``.
+
+        Raises:
+            ValueError: The port is not a number.
+        """
+        url = self.url
+        if "://" not in url:
+            url = f"//{url}"
+        parts = urlsplit(url)
+        if parts.scheme not in ("", "http", "https") or url.startswith(("//unix:", "//dns:", "//ipv4:", "//ipv6:")):
+            return None
+        return parts.hostname or "localhost", parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def mismatch(self) -> str:
+        """Return a warning if the port is the usual one of the other protocol, else ""."""
+        try:
+            _, port = self.address or ("", 0)
+        except ValueError:
+            return ""
+        for other, usual in _PORTS.items():
+            if port == usual and other != self.protocol and self.protocol in _PORTS:
+                return (
+                    f"the protocol for {self.url} is {self.protocol}, but port {port} is usually {other}; set "
+                    f"OTEL_EXPORTER_OTLP_PROTOCOL={other}, or use port {_PORTS[self.protocol]}"
+                )
+        return ""
+
+
+def selected(environ: Mapping[str, str]) -> list[str]:
+    """Return the words of ``OTEL_METRICS_EXPORTER``; if it is not set OTLP, like the distro."""
+    words = [word.strip() for word in (environ.get("OTEL_METRICS_EXPORTER") or "otlp").split(",")]
+    return [word for word in words if word and word.lower() != "none"]
+
+
+def destination(environ: Mapping[str, str]) -> Destination | None:
+    """Return the destination of OTLP metrics in the environment; None if it uses another exporter."""
+    chosen = next((word for word in selected(environ) if word in ("otlp", *OTLP.values())), None)
+    if chosen is None:
+        return None
+    setting = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")[1]
+    protocol = next((name for name, exporter in OTLP.items() if exporter == chosen), setting or "grpc")
+    variable, url = _first(environ, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    if protocol == "http/protobuf" and variable == "OTEL_EXPORTER_OTLP_ENDPOINT":
+        url = url.rstrip("/") + "/v1/metrics"
+    if not url:
+        url = "http://localhost:4318/v1/metrics" if protocol == "http/protobuf" else "http://localhost:4317"
+    return Destination(chosen, protocol, url, variable)
+
+
+def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
+    return next(((name, value) for name in names if (value := environ.get(name, "").strip())), ("", ""))
+
+
+def connection_error(where: Destination, seconds: float = 2.0) -> str:
+    """Return why a TCP connection fails; "" if it succeeds or cannot be tested (proxy, other kind of address)."""
+    try:
+        address = where.address
+    except ValueError:
+        return "it is not a valid address, such as http://collector:4317"
+    if address is None:
+        return ""
+    if where.variable:
+        from urllib.request import getproxies, proxy_bypass
+
+        if (urlsplit(where.url).scheme or "http") in getproxies() and not proxy_bypass(address[0]):
+            return ""
+    try:
+        socket.create_connection(address, seconds).close()
+    except OSError as error:
+        return "connection timed out" if isinstance(error, TimeoutError) else cause(error)
+    return ""
+
+
+def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | None:
+    """Return why a TCP connection fails; None if it succeeds or cannot be tested."""
+    reason = connection_error(where, seconds)
+    if not reason:
+        return None
+    known = failure(reason)
+    return known if known.is_unreachable else Failure(reason, is_unreachable=True)
+
+
+def header_problems(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each variable with headers that the SDK ignores. It has no value, which may be secret."""
+    for name in ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"):
+        words = [word.strip() for word in environ.get(name, "").split(",")]
+        if any(word and word.find("=") < 1 for word in words):
+            yield f"{name}: a header is not of the form name=value and is ignored"
+
+
+def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
+    """Set defaults for unset variables: no traces and logs, compression, resource detector, service name, 15 s.
+
+    Args:
+        environ: The environment that the SDK reads.
+        interval: Seconds between exports, from the command line.
+        service: The service name; None for that of the SDK.
+    """
+    environ.setdefault("GRPC_VERBOSITY", "NONE")  # else the library itself prints each failed TLS handshake
+    environ.setdefault("OTEL_TRACES_EXPORTER", "none")
+    environ.setdefault("OTEL_LOGS_EXPORTER", "none")
+    environ["OTEL_METRICS_EXPORTER"] = environ.get("OTEL_METRICS_EXPORTER") or "otlp"
+    if not _first(environ, "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION")[1]:
+        environ["OTEL_EXPORTER_OTLP_METRICS_COMPRESSION"] = "gzip"  # a tenth of the bytes
+    if interval is not None:
+        environ["OTEL_METRIC_EXPORT_INTERVAL"] = str(round(interval * 1000) or 1)
+    elif not environ.get("OTEL_METRIC_EXPORT_INTERVAL"):
+        environ["OTEL_METRIC_EXPORT_INTERVAL"] = "15000"
+    words = [word.strip() for word in environ.get("OTEL_EXPERIMENTAL_RESOURCE_DETECTORS", "").split(",")]
+    # Ours would describe this process. Only the SDK's detector "host" has host.id on macOS and Windows.
+    wanted = () if sys.platform.startswith("linux") else ("host",)
+    detectors = [word for word in words if word not in ("", DETECTOR)]
+    detectors += [word for word in wanted if not {word, "*"} & {*words}]
+    environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = ",".join(detectors)
+    if service is not None and "service.name=" not in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
+        environ.setdefault("OTEL_SERVICE_NAME", service)
+
+
+# -- the packages of exporters
+
+
+def entry_point(word: str, where: Destination | None) -> str:
     """Return the name of the entry point that a word of ``OTEL_METRICS_EXPORTER`` stands for."""
-    return otlp.EXPORTERS.get(where.protocol, "") if where is not None and word == where.exporter else word
+    return OTLP.get(where.protocol, "") if where is not None and word == where.exporter else word
 
 
 def load(name: str) -> Any:
@@ -60,13 +210,13 @@ def _missing(name: str) -> Failure:
         fix = f"did you mean {known[0]}?" if known else "set OTEL_METRICS_EXPORTER=otlp"
         return Failure(f"no installed package provides the metrics exporter {name}", fix)
     fix = f"pip install {_PACKAGES[name]}"
-    for protocol, other in otlp.EXPORTERS.items():
-        if name in otlp.EXPORTERS.values() and other != name and entry_points(group=_GROUP, name=other):
+    for protocol, other in OTLP.items():
+        if name in OTLP.values() and other != name and entry_points(group=_GROUP, name=other):
             fix += f", or set OTEL_EXPORTER_OTLP_PROTOCOL={protocol}, which is installed"
     return Failure(f"the exporter {name} is not installed", fix)
 
 
-def problems(words: Sequence[str], where: otlp.Destination | None) -> dict[str, Failure]:
+def problems(words: Sequence[str], where: Destination | None) -> dict[str, Failure]:
     """Return what is wrong with the exporters, by the names of their entry points."""
     names = dict.fromkeys(name for word in words if (name := entry_point(word, where)))
     return {name: found for name in names if (found := problem(name)) is not None}
@@ -86,7 +236,7 @@ def configure(pid: int, is_simulated: bool = False) -> None:
 
     options = {}
     if not os.environ.get("OTEL_CONFIG_FILE"):  # which describes its own exporters and resource
-        for problem in problems(otlp.exporters(os.environ), otlp.destination(os.environ)).values():
+        for problem in problems(selected(os.environ), destination(os.environ)).values():
             raise Mistake(str(problem))
         options["resource_attributes"] = of_agent(pid, is_simulated)
     try:

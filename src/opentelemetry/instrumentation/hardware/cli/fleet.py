@@ -16,7 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
+from opentelemetry.instrumentation.hardware.cli import exporters, settings
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, listened
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target
@@ -167,7 +167,7 @@ def run(arguments: argparse.Namespace, signals: Signals) -> int:
         Mistake: There is nothing to simulate, or no exporter for it.
     """
     config, specs = _specs(arguments)
-    otlp.set_defaults(os.environ, arguments.interval)
+    exporters.set_defaults(os.environ, arguments.interval)
     os.environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = "otel"  # the others describe the real host
     target = find_target(arguments)
     exporter = _exporter()
@@ -199,8 +199,8 @@ def _specs(arguments: argparse.Namespace) -> tuple[Config, list[Spec]]:
 
 
 def _exporter() -> MetricExporter:
-    words = otlp.exporters(os.environ)
-    where = otlp.destination(os.environ)
+    words = exporters.selected(os.environ)
+    where = exporters.destination(os.environ)
     if os.environ.get("OTEL_CONFIG_FILE") or len(words) != 1 or (where is None and words != ["console"]):
         raise Mistake("simulated hosts are exported over OTLP: unset OTEL_METRICS_EXPORTER and OTEL_CONFIG_FILE")
     for problem in exporters.problems(words, where).values():

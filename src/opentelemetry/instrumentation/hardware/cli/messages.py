@@ -74,7 +74,7 @@ class Messages(logging.Handler):
         self._quiet_until = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "opentelemetry.util.re":  # headers, with their values: see otlp.header_problems
+        if record.name == "opentelemetry.util.re":  # headers, with their values: see exporters.header_problems
             return
         if not record.name.startswith("opentelemetry.instrumentation.hardware"):
             now = self._clock()

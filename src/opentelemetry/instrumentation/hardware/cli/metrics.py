@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Mistake(f"no metric matches {arguments.glob}; {_suggestion(arguments.glob.lower().strip('*'))}")
     keys = wandb.metrics()
     if arguments.format == "json":
-        print(json.dumps([_object(row, keys.get(row, [])) for row in rows], indent=2))
+        print(json.dumps([_as_json(row, keys.get(row, [])) for row in rows], indent=2))
         return 0
     if arguments.glob is None:
         lines = _overview(rows, shutil.get_terminal_size((_UNLIMITED, 24)).columns)
@@ -109,7 +109,7 @@ def _suggestion(word: str) -> str:
     return f"did you mean {' or '.join(alike)}?" if alike else "'otel-hardware metrics' lists them all"
 
 
-def _object(row: Metric, keys: Sequence[str]) -> dict[str, object]:
+def _as_json(row: Metric, keys: Sequence[str]) -> dict[str, object]:
     return {
         "name": row.name,
         "kind": row.kind.value,

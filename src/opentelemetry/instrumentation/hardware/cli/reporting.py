@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
-from opentelemetry.instrumentation.hardware.cli import exporters, otlp, settings
+from opentelemetry.instrumentation.hardware.cli import exporters, settings
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -56,22 +56,22 @@ def find_target(arguments: argparse.Namespace) -> Target:
     """
     if os.environ.get("OTEL_CONFIG_FILE"):
         return Target(f"as configured in {os.environ['OTEL_CONFIG_FILE']}")
-    words = otlp.exporters(os.environ)
+    words = exporters.selected(os.environ)
     is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if is_disabled or not words:
         if arguments.console or (arguments.ledgers and not is_disabled):  # spans need no export of metrics
             return Target()
         variable = "OTEL_SDK_DISABLED=true" if is_disabled else "OTEL_METRICS_EXPORTER=none"
         raise Mistake(f"metrics export is disabled by {variable}; unset it, or use --console for a table")
-    for problem in otlp.header_problems(os.environ):
+    for problem in exporters.header_problems(os.environ):
         say(problem)
-    found = otlp.destination(os.environ)
+    found = exporters.destination(os.environ)
     if words == ["prometheus"]:
         return Target("to prometheus at each scrape")
     if found is None:
         return Target(f"every {export_interval():g} s to {', '.join(words)}")
     text = f"every {export_interval():g} s to {found.url} ({found.protocol})"
-    down = otlp.connection_failure(found)
+    down = exporters.connection_failure(found)
     if down is not None:
         if found.mismatch:
             say(found.mismatch)
@@ -151,8 +151,8 @@ def _exported(session: pipeline.Session, pid: int, target: Target, limit: float)
 
 def _shut_down(provider: MeterProvider, limit: float) -> None:
     """Export once more, in so many seconds. Without a connection, do not wait."""
-    found = None if os.environ.get("OTEL_CONFIG_FILE") else otlp.destination(os.environ)
-    if found is not None and otlp.connection_failure(found, 1.0) is not None:
+    found = None if os.environ.get("OTEL_CONFIG_FILE") else exporters.destination(os.environ)
+    if found is not None and exporters.connection_failure(found, 1.0) is not None:
         limit = _LAST_EXPORT_WITHOUT_CONNECTION
     shutdown = getattr(provider, "shutdown", lambda timeout_millis: None)
     try:

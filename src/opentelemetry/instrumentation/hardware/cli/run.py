@@ -11,7 +11,7 @@ from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.agent import BEAT
-from opentelemetry.instrumentation.hardware.cli import fleet, otlp, program, settings, top
+from opentelemetry.instrumentation.hardware.cli import exporters, fleet, program, settings, top
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
 from opentelemetry.instrumentation.hardware.cli.screen import Screen
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_alone(arguments: argparse.Namespace, signals: Signals) -> int:
-    otlp.set_defaults(os.environ, arguments.interval)
+    exporters.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
     with reporting(arguments, os.getpid(), target) as (session, exports):
         if target.text:
@@ -124,7 +124,7 @@ def _run_attached(arguments: argparse.Namespace, signals: Signals) -> int:
             raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
         with suppress(OSError):
             environ = process.environ()
-    otlp.set_defaults(os.environ, arguments.interval, service=None)
+    exporters.set_defaults(os.environ, arguments.interval, service=None)
     reporter = Reporter(environ, pid=process.pid)
     with reporting(arguments, process.pid, find_target(arguments), reporter) as (_, exports):
         has_ended = False
@@ -159,7 +159,7 @@ def _report_program(
     child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals, reporter: Reporter
 ) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
-    otlp.set_defaults(os.environ, arguments.interval)
+    exporters.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
     with reporting(arguments, child.pid, target, reporter) as (session, _):
         viewer = Viewer(session, child.pid) if arguments.console else None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from opentelemetry.instrumentation.hardware import wandb
-from opentelemetry.instrumentation.hardware.cli import otlp, replay, settings
+from opentelemetry.instrumentation.hardware.cli import exporters, replay, settings
 from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.screen import INTERVAL, Screen
@@ -168,7 +168,7 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
     from opentelemetry.instrumentation.hardware.instrumentor import HardwareInstrumentor
     from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 
-    otlp.set_defaults(os.environ, arguments.every)
+    exporters.set_defaults(os.environ, arguments.every)
     session = _session(arguments, config.changed(preset="all"), pid)
     reader = InMemoryMetricReader()
     resource = Resource.create(of_agent(pid, config.simulate is not None))
