@@ -74,11 +74,7 @@ class _Device:
 
 
 class Judge:
-    """Gives verdicts.
-
-    Args:
-        window: Seconds that a verdict looks at.
-    """
+    """Gives verdicts, each on so many seconds."""
 
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window

@@ -28,10 +28,8 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
     """Check whether ``opentelemetry-instrument`` would load this package and configure the SDK."""
     part = "zero code"
     if entry_points(group="opentelemetry_configurator"):
-        distros = ", ".join(
-            sorted({entry.dist.name for entry in entry_points(group="opentelemetry_distro") if entry.dist})
-        )
-        yield Finding(part, "ok", "distro", f"{distros or 'an SDK configurator'} is installed")
+        distros = sorted({entry.dist.name for entry in entry_points(group="opentelemetry_distro") if entry.dist})
+        yield Finding(part, "ok", "distro", f"{', '.join(distros) or 'an SDK configurator'} is installed")
     else:
         lost = "opentelemetry-distro is not installed, so opentelemetry-instrument configures no provider"
         yield Finding(
@@ -112,9 +110,9 @@ def _pace(words: Sequence[str], environ: Mapping[str, str]) -> str:
         return ""
     if words == ["prometheus"]:
         return "at each scrape"
-    return (
-        f"every {export_interval(environ):g} s ({_INTERVAL}={text})" if text else "every 60 s (otel-hardware run: 15)"
-    )
+    if text:
+        return f"every {export_interval(environ):g} s ({_INTERVAL}={text})"
+    return "every 60 s (otel-hardware run: 15)"
 
 
 def _prometheus(environ: Mapping[str, str]) -> Finding:

@@ -180,10 +180,7 @@ class Exports:
 def watched(provider: MeterProvider, url: str, report: Callable[[str], None]) -> Iterator[list[Exports]]:
     """Watch the exporters of a provider during the block. After it, their threads log nothing more.
 
-    Args:
-        provider: A MeterProvider of the SDK.
-        url: The destination of OTLP, for messages; "" if it is not known.
-        report: Prints a sentence.
+    The URL is the destination of OTLP, for messages; "" if it is not known. The last argument prints a sentence.
     """
     exporters = [exporter_of(reader) for reader in readers(provider)]
     with listened([each for each in exporters if each is not None], url, report) as found:

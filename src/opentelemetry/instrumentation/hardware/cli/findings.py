@@ -44,11 +44,7 @@ def versions() -> dict[str, str]:
 def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool = False) -> Iterator[str]:
     """Return the lines of the report: the verdict, what is wrong, what was found, notes, settings and export.
 
-    Args:
-        findings: The findings.
-        width: Columns of the terminal.
-        bold: Whether headings are bold.
-        everything: Whether to show each source that is absent or turned off, with the reason.
+    With ``everything``, each source that is absent or turned off is shown, with the reason.
     """
     strong, plain = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     known = versions()

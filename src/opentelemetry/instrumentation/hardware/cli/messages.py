@@ -62,11 +62,7 @@ def say(sentence: str) -> None:
 
 
 class Messages(logging.Handler):
-    """A logging handler that prints sentences, those of the SDK at most once a minute.
-
-    Args:
-        clock: Returns monotonic seconds.
-    """
+    """A logging handler that prints sentences, those of the SDK at most once a minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(logging.WARNING)

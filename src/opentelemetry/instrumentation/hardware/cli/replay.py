@@ -21,29 +21,29 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def session_of(
-    arguments: argparse.Namespace, config: Config, pid: int | None = None, interval: float = 60.0, **options: Any
+    arguments: argparse.Namespace, config: Config, pid: int | None = None, **options: Any
 ) -> pipeline.Session:
-    """Return a session that reports the host, even in a job that already has a reporter; see :class:`.Session`."""
+    """Return a session of the recording of ``--replay``; else of this machine, even if its job has a reporter."""
     if arguments.replay is not None:
-        return ReplayedSession(arguments.replay, arguments)
-    return pipeline.Session(config, pid, interval, **options)
+        return ReplayedSession(arguments)
+    return pipeline.Session(config, pid, **options)
 
 
 class ReplayedSession(pipeline.Session):
     """A session of a recording. Each reading takes the next of its ticks, in the calling thread.
 
-    Args:
-        path: The recording.
-        arguments: The flags. Those that are not given are as they were for the recording.
+    Flags that are not given are as they were for the recording.
 
     Raises:
         Mistake: The file cannot be read, or is no recording.
     """
 
-    def __init__(self, path: str, arguments: argparse.Namespace) -> None:
-        self._replay = replay = _read(path)
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._replay = replay = _read(arguments.replay)
         header = replay.header
-        say(f"{path} is replayed: source {header['capture']}, {header.get('machine', 'an unknown machine')}")
+        say(
+            f"{arguments.replay} is replayed: source {header['capture']}, {header.get('machine', 'an unknown machine')}"
+        )
         flags = {row.name: getattr(arguments, row.name, None) for row in fields(Config)}
         given = {name: value for name, value in flags.items() if value is not None}
         config = Config.read({**header.get("settings", {}), **given, "sources": [header["capture"]]}, {})

@@ -134,7 +134,7 @@ def _has_ended(pid: int) -> bool:
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
     is_of_host = pid == os.getpid() and arguments.format != "wandb"
     interval = arguments.every or arguments.window or 1.0
-    return replay.session_of(arguments, config, pid, interval, all_processes=is_of_host)
+    return replay.session_of(arguments, config, pid, interval=interval, all_processes=is_of_host)
 
 
 def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> None:

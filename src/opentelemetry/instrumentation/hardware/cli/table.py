@@ -57,13 +57,7 @@ class _Row(NamedTuple):
 
 
 def draw(view: View, width: int, bold: bool = False) -> str:
-    """Draw the table.
-
-    Args:
-        view: The values.
-        width: Columns of the terminal.
-        bold: Whether headings are bold.
-    """
+    """Draw the table for a terminal of this width."""
     start, end = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.time))
     process = "" if view.pid is None else f"   pid {view.pid}"

@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _session(arguments: argparse.Namespace, config: Config, pid: int | None) -> Session:
     speed = config.simulate_speed or 1.0
     clock = time.monotonic if speed == 1.0 else lambda: speed * time.monotonic()
-    return replay.session_of(arguments, config, pid, _STEP, clock=clock, all_processes=pid is None)
+    return replay.session_of(arguments, config, pid, interval=_STEP, clock=clock, all_processes=pid is None)
 
 
 def _program(arguments: argparse.Namespace, config: Config) -> int | None:

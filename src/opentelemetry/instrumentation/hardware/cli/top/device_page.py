@@ -107,9 +107,8 @@ def device_page(readout: Readout, history: History, device: Device, width: int, 
         if (own := [point for point in points if point[1].get(c.HW_ID) == device.id])
     }
     lines = [*_verdict(readout.verdicts.get(device.id), width)]
-    lines += labelled(
-        "state", [[(device.state or "ok", {"failed": BAD, "degraded": WARNING}.get(device.state, GOOD))]], width
-    )
+    style = {"failed": BAD, "degraded": WARNING}.get(device.state, GOOD)
+    lines += labelled("state", [[(device.state or "ok", style)]], width)
     for name, metrics in _ROWS:
         lines += labelled(name, [*_values(view, points, metrics)], width)
     joules = readout.energy.get(device.id)

@@ -53,11 +53,7 @@ SIGNALS = (
 
 
 class Kill(ModalScreen[str]):
-    """Asks which signal to send to a process. The answer is its name; "" for none, which comes first.
-
-    Args:
-        process: The process, in words.
-    """
+    """Asks which signal to send to a process. The answer is its name; "" for none, which comes first."""
 
     BINDINGS = [("escape,q,n", "cancel", "cancel")]  # noqa: RUF012
 

@@ -58,11 +58,7 @@ class Feed:
         self._viewer = Viewer(self._session)
 
     def collect(self, is_expected: bool = False) -> Readout:
-        """Read the sources and return what is shown.
-
-        Args:
-            is_expected: See :meth:`Viewer.collect`.
-        """
+        """Read the sources and return what is shown; see :meth:`Viewer.collect`."""
         if self._viewer is None:
             self.open()
         assert self._viewer is not None

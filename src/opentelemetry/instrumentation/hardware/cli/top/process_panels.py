@@ -36,12 +36,7 @@ _TALL, _LOW = 12, 4  # the most and the least lines of the graph
 
 
 def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, int], str]) -> list[Column[Process]]:
-    """Return the columns of the processes.
-
-    Args:
-        processes: The processes.
-        prefixes: What precedes the commands in a tree, by key.
-    """
+    """Return the columns of the processes. In a tree, the prefixes precede the commands, by key."""
     name = max((len(short(each.device)) for each in processes), default=0)
     user = max((len(each.user) for each in processes), default=4)
     digits = max((len(str(each.pid)) for each in processes), default=0)

@@ -65,13 +65,7 @@ class Process(NamedTuple):
 def holders(
     session: Session, names: Mapping[str, str], read: Callable[[Iterable[int]], Mapping[int, Facts]]
 ) -> list[Process]:
-    """Return the processes that use the devices of a session.
-
-    Args:
-        session: The session.
-        names: The names of the devices by ``hw.id``.
-        read: Returns the facts of processes by PID.
-    """
+    """Return the processes that use the devices of a session, which have names by ``hw.id``."""
     found: list[Holder] = []
     for runner in session.runners:
         if isinstance(runner.source, AcceleratorSource):
