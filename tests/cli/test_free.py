@@ -19,7 +19,7 @@ from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, lis
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.cli.free import Limit, _memory, _percent
-from opentelemetry.instrumentation.hardware.pipeline import session
+from opentelemetry.instrumentation.hardware.pipeline import found
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
@@ -397,7 +397,7 @@ AMD_CASES = {
 @contextmanager
 def machine_with(files: amdsysfs.Files) -> Iterator[None]:
     commands()  # one of them has a subclass of Drivers
-    with patch.object(session, "Drivers", lambda: Equipped(files)):
+    with patch.object(found, "Drivers", lambda: Equipped(files)):
         yield
 
 
