@@ -264,7 +264,7 @@ def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: 
     text = "Hardware telemetry could not start: can't start new thread; the program continues without it\n"
     assert (answer.returncode, answer.stderr.partition(":")[2]) == (
         0,
-        f"opentelemetry.instrumentation.hardware.instrumentor:{text}",
+        f"opentelemetry.instrumentation.hardware.telemetry:{text}",
     )
 
 

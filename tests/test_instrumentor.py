@@ -74,7 +74,7 @@ class Application:
 
     def points(self) -> list[Arrived]:
         """What is exported after a new reading; the application's own metric is always there."""
-        opened = HardwareInstrumentor()._session
+        opened = HardwareInstrumentor()._telemetry.session
         if opened is not None:
             opened.read_now(10)
         points = list(flatten(self.reader.get_metrics_data()))
@@ -170,7 +170,7 @@ def test_second_meter_provider_has_instruments_before_the_next_reading(
 ) -> None:
     instrumentor.instrument(meter_provider=application.provider, sources=["process"])
     assert "process.uptime" in application.names()
-    session_ = instrumentor._session
+    session_ = instrumentor._telemetry.session
     assert session_ is not None
     session_.on_reading = lambda: None  # readings register no rows from now on
     other = Application()
@@ -262,7 +262,7 @@ def test_process_that_exports_nothing_does_not_report_the_host(
     readers = [] if kind == "no reader" else [InMemoryMetricReader()]
     provider = NoOpMeterProvider() if kind == "no provider" else MeterProvider(readers, shutdown_on_exit=False)
     instrumentor.instrument(meter_provider=provider)
-    opened = instrumentor._session
+    opened = instrumentor._telemetry.session
     assert opened is not None
     opened.read_now(10)
     assert not opened.is_reporter
@@ -346,7 +346,7 @@ def test_uninstrument_waits_at_most_1_s_for_all_hanging_sources_together(
         return False
 
     instrumentor.instrument(meter_provider=application.provider, reporter="always")
-    opened = instrumentor._session
+    opened = instrumentor._telemetry.session
     assert opened is not None
     assert len(opened.threads) == 3
     try:
@@ -822,7 +822,7 @@ def collected(reader, provider, seconds):
     until = time.process_time() + seconds
     while time.process_time() < until:
         pass
-    instrumentor._session.read_now(60)
+    instrumentor._telemetry.session.read_now(60)
     points = [p for p in flatten(reader.get_metrics_data()) if p.name in ("process.cpu.time", "process.paging.faults")]
     return {f"{point.name}{point.attributes}": point.value for point in points}
 
@@ -903,7 +903,7 @@ def test_meter_providers_that_come_and_go_are_dropped(
 ) -> None:
     def kept() -> int:
         gc.collect()
-        return len(instrumentor._instruments)
+        return len(instrumentor._telemetry.instruments)
 
     instrumentor.instrument(meter_provider=application.provider, sources=["process"])
     before = kept()  # with those that other tests have left, such as that of the proxy
@@ -913,7 +913,7 @@ def test_meter_providers_that_come_and_go_are_dropped(
         provider.shutdown()
         del provider
         wait_for(lambda: kept() <= before, 30, "end of the provider, which a thread of ours may be using")
-    assert len(instrumentor._attached) <= 2
+    assert len(instrumentor._telemetry.attached) <= 2
 
 
 def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:
@@ -923,7 +923,7 @@ def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstru
     seen: dict[str, list[float]] = {}
     for _ in range(3):
         instrumentor.instrument(meter_provider=provider, counter_origin="start", sources=["process"])
-        session_ = instrumentor._session
+        session_ = instrumentor._telemetry.session
         assert session_ is not None
         for _ in range(2):
             sum(range(1_000_000))
@@ -948,14 +948,14 @@ def test_hanging_source_keeps_one_thread_however_often_the_program_instruments(
     settings: dict[str, Any] = {"sources": ["openmetrics"], "openmetrics": {"dead": endpoint}, "reporter": "always"}
 
     def problem() -> str:
-        assert instrumentor._session is not None
-        (runner,) = instrumentor._session.runners
+        assert instrumentor._telemetry.session is not None
+        (runner,) = instrumentor._telemetry.session.runners
         source = runner.source
         return runner.problem.reason if runner.problem else ", ".join(source.errors) if source else ""
 
     def is_reading() -> bool:
-        assert instrumentor._session is not None
-        return instrumentor._session.runners[0].busy_since is not None
+        assert instrumentor._telemetry.session is not None
+        return instrumentor._telemetry.session.runners[0].busy_since is not None
 
     provider = MeterProvider([InMemoryMetricReader()])
     instrumentor.instrument(meter_provider=provider, **settings)

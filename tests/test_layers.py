@@ -45,13 +45,14 @@ LAYERS = (
     "pipeline",
     "sdk",
     "agent instruments resource_detector snapshots spans wandb",
+    "telemetry",
     "instrumentor",
     "(package)",
     "cli",
     "__main__",
 )
 
-TALKS_TO_THE_SDK = ("instruments", "sdk", "spans", "instrumentor", "resource_detector", "cli")
+TALKS_TO_THE_SDK = ("instruments", "sdk", "spans", "telemetry", "instrumentor", "resource_detector", "cli")
 DRIVERS = ("psutil", "pynvml", "prometheus_client", "yaml", "grpc", "amdsmi", "libtpu", "torch")
 CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*|__all__")
 MUTABLE = ("list", "dict", "set", "bytearray", "defaultdict", "deque", "OrderedDict", "Counter", "array")

@@ -23,7 +23,7 @@ reader, spans = InMemoryMetricReader(), InMemorySpanExporter()
 
 def works():
     ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware")]
-    session = HardwareInstrumentor()._session
+    session = HardwareInstrumentor()._telemetry.session
     opened = [runner.name for runner in session.runners if runner.source is not None] if session else []
     children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
     return bool(ours or opened or children)

@@ -36,7 +36,7 @@ def series(**settings: object) -> list[tuple[str, dict[str, object]]]:
     instrumentor = HardwareInstrumentor()
     instrumentor.instrument(meter_provider=provider, simulate="2xH100:training", reporter="always", **settings)
     try:
-        session = instrumentor._session
+        session = instrumentor._telemetry.session
         assert session is not None
 
         def are_rates_known() -> bool:

@@ -27,7 +27,8 @@ PROGRAM = [
     "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
     "from opentelemetry.sdk.metrics import MeterProvider\n"
     "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
-    "HardwareInstrumentor().instrument(meter_provider=MeterProvider([InMemoryMetricReader()]))._session.read_now(10)\n",
+    "HardwareInstrumentor().instrument(meter_provider=MeterProvider([InMemoryMetricReader()]))\n"
+    "HardwareInstrumentor()._telemetry.session.read_now(10)\n",
 ]
 
 

@@ -72,7 +72,7 @@ class Bench:
 
     def ours(self) -> list[Arrived]:
         """What the package exports, of a reading that is made now."""
-        opened = HardwareInstrumentor()._session
+        opened = HardwareInstrumentor()._telemetry.session
         assert opened is not None
         opened.read_now(10)
         return [point for point in flatten(self.collect()) if point.scope == OURS]
@@ -204,7 +204,7 @@ def test_creating_instrument_during_callbacks_blocks(bench: Bench, instrument: C
     points: list[tuple[Metric, Any, Attributes]] = [(SYSTEM_UPTIME, 1.0, NONE)]
     instrument(source("late", points))
     assert bench.ours()
-    opened = HardwareInstrumentor()._session
+    opened = HardwareInstrumentor()._telemetry.session
     assert opened is not None
     opened.on_reading = lambda: None  # our own thread, which creates the instruments, is late
     points.append((SYSTEM_NETWORK_ERRORS, 5, NONE))
@@ -242,7 +242,7 @@ def test_slow_callback_loses_whole_collection(bench: Bench, instrument: Callable
     bench.meter.create_counter("application").add(1)
     instrument(Hanging, source("well", [(SYSTEM_UPTIME, 5.0, NONE)]))
     try:
-        opened = HardwareInstrumentor()._session
+        opened = HardwareInstrumentor()._telemetry.session
         assert opened is not None
         states = {runner.name: runner for runner in opened.runners}
         wait_for(lambda: states["hanging"].busy_since is not None, 30, "reading that hangs")

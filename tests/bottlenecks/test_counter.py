@@ -78,7 +78,7 @@ def test_metric_is_exported_on_request(detail: list[str]) -> None:
     try:
         names: set[str] = set()
         for _ in range(3):
-            session = instrumentor._session
+            session = instrumentor._telemetry.session
             assert session is not None
             session.read_now(10.0)
             data = reader.get_metrics_data()

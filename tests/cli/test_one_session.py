@@ -18,7 +18,7 @@ _INSTRUMENTS = (
     "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
     "reader = InMemoryMetricReader(); instrumentor = HardwareInstrumentor()\n"
     "instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=['nvidia'])\n"
-    "instrumentor._session.read_now(60); data = reader.get_metrics_data(); instrumentor.uninstrument()\n"
+    "instrumentor._telemetry.session.read_now(60); data = reader.get_metrics_data(); instrumentor.uninstrument()\n"
     "assert data.resource_metrics\n"
 )
 

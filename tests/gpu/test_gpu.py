@@ -217,7 +217,7 @@ def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
     with loaded("duty", _EXPORT + 2 * _SETTLING, _SHARE) as (load, end):
         instrumentor.instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False), nvidia_smi="off")
         try:
-            session = instrumentor._session
+            session = instrumentor._telemetry.session
             assert session is not None
             runners = {runner.name: runner for runner in session.runners}
             wait_for(lambda: runners["nvidia"].state is not State.STARTING, 30, "first reading")

@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData, 
 from opentelemetry.sdk.resources import Resource
 from tests.support.stage import Clock
 
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, instrumentor
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, telemetry
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
@@ -128,7 +128,7 @@ def playing(
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], resource=Resource({}), shutdown_on_exit=False)
     ours = HardwareInstrumentor()
-    with patch.object(instrumentor, "Session", session), patch.object(found, "discover", _discovered):
+    with patch.object(telemetry, "Session", session), patch.object(found, "discover", _discovered):
         # Another test may have spans.
         ours.instrument(meter_provider=provider, **{"spans": "off", "preset": "all", **(settings or {})})
     try:

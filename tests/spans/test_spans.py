@@ -115,7 +115,7 @@ def machine(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
 
 def rows() -> Sequence[Rows]:
     """Return the rows of the accelerators in use."""
-    recorder = HardwareInstrumentor()._recorder
+    recorder = HardwareInstrumentor()._telemetry.recorder
     readings = recorder._session if recorder is not None else None
     every = readings.span_rows if readings is not None else ()
     return [each for each in every if each.kind == ACCELERATOR and each.use]
@@ -184,7 +184,7 @@ def test_gpu_is_noticed_before_the_next_slow_reading(machine: Callable[..., Fake
     with patch.object(sources, "SLOW", 3600.0):
         fake = machine(gpu(ComputeRunningProcesses=""))
         with global_provider(tracing.provider):
-            session = HardwareInstrumentor()._session
+            session = HardwareInstrumentor()._telemetry.session
             assert session is not None
             ledger = session.runners[0].ledger
             assert ledger is not None

@@ -9,7 +9,7 @@ from dataclasses import fields
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-session = HardwareInstrumentor()._session
+session = HardwareInstrumentor()._telemetry.session
 if session is not None:
     session.read_now(60)
 config = {} if session is None else {row.name: getattr(session.config, row.name) for row in fields(session.config)}

@@ -25,7 +25,7 @@ instrumentor = HardwareInstrumentor()
 details = ["cpu", "connections", "processes"]
 provider = MeterProvider([InMemoryMetricReader()])
 instrumentor.instrument(meter_provider=provider, sample_interval=0.1, detail=details, include_metrics=["*"])
-session = instrumentor._session
+session = instrumentor._telemetry.session
 assert session is not None
 session.read_now(10)
 session.read_now(10)

@@ -22,9 +22,9 @@ reader = InMemoryMetricReader()
 
 def counts() -> dict[str, int]:
     """Return the number of our metrics in an export, and the count of the most frequent series."""
-    if instrumentor._session is not None:
+    if instrumentor._telemetry.session is not None:
         for _ in range(2):  # what is of the time between two readings is there as well
-            instrumentor._session.read_now(10)
+            instrumentor._telemetry.session.read_now(10)
     ours = [point for point in flatten(reader.get_metrics_data()) if point.scope == OURS]
     series = Counter(point.series for point in ours)
     return {"metrics": len({point.name for point in ours}), "most": max(series.values(), default=0)}

@@ -15,8 +15,8 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=MeterProvider(), sample_interval=0.001, reporter="always")
-assert instrumentor._session is not None
-instrumentor._session.read_now(10)
+assert instrumentor._telemetry.session is not None
+instrumentor._telemetry.session.read_now(10)
 if sys.argv[1:]:
     try:
         os.chroot(sys.argv[1])

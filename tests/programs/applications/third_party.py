@@ -25,8 +25,8 @@ instrumentor = HardwareInstrumentor()
 instrumentor.instrument(sample_interval=0.1)
 until(lambda: (export := newest(JOURNAL)) and export.values("hw.errors"), "number of the other package's")
 until(lambda: (export := newest(JOURNAL)) and "system.uptime" in export.names(), "number of ours")
-assert instrumentor._session is not None
-stuck = [runner for runner in instrumentor._session.runners if runner.name == "stuck"]
+assert instrumentor._telemetry.session is not None
+stuck = [runner for runner in instrumentor._telemetry.session.runners if runner.name == "stuck"]
 until(lambda: all(runner.busy_since is not None for runner in stuck), "reading that hangs")
 report: dict[str, object] = {"threads": traces.threads()}
 if END == "uninstrument":

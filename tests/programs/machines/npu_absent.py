@@ -17,7 +17,7 @@ LIBRARIES = ("grpc", "tensorflow", "libtpu", "cloud_tpu_client", "gcipuinfo", "g
 instrumentor = HardwareInstrumentor()
 provider = MeterProvider([InMemoryMetricReader()])
 instrumentor.instrument(meter_provider=provider, sample_interval=0.1, reporter="always")
-session = instrumentor._session
+session = instrumentor._telemetry.session
 assert session is not None
 session.read_now(10)
 session.read_now(10)

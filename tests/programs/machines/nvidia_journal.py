@@ -39,7 +39,7 @@ def instrument() -> None:
 
 
 def export() -> None:
-    session = instrumentor._session
+    session = instrumentor._telemetry.session
     if session is not None:
         session.read_now(60)
     meters.force_flush()

@@ -45,7 +45,7 @@ def run() -> dict[str, object]:
     provider = MeterProvider([reader], shutdown_on_exit=False)
     instrumentor = HardwareInstrumentor()
     instrumentor.instrument(meter_provider=provider, sample_interval=10)
-    session = instrumentor._session
+    session = instrumentor._telemetry.session
     assert session is not None
     for _ in range(2):
         session.read_now(10)

@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 instrumentor = HardwareInstrumentor()
 provider = MeterProvider([InMemoryMetricReader()])
 instrumentor.instrument(meter_provider=provider, sources=["tpu", "process"], reporter="always")
-session = instrumentor._session
+session = instrumentor._telemetry.session
 assert session is not None
 session.read_now(10)
 (runner,) = (each for each in session.runners if each.name == "tpu")

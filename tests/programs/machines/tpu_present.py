@@ -25,7 +25,7 @@ sys.meta_path.insert(0, ImportRecorder())
 reader = InMemoryMetricReader()
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=MeterProvider([reader]), sources=["tpu"])
-session = instrumentor._session
+session = instrumentor._telemetry.session
 assert session is not None
 services = sys.modules["opentelemetry.instrumentation.hardware.sources.tpu.services"]
 vars(services)["TIMEOUT"] = 30.0  # machines may be busy

@@ -22,8 +22,8 @@ meters = MeterProvider([reader])
 meters.get_meter(APPLICATION).create_counter("application.steps").add(1)
 instrumentor = HardwareInstrumentor()
 instrumentor.instrument(meter_provider=meters)
-if instrumentor._session is not None:
-    instrumentor._session.read_now(10)
+if instrumentor._telemetry.session is not None:
+    instrumentor._telemetry.session.read_now(10)
 points = list(flatten(reader.get_metrics_data()))
 instrumentor.uninstrument()
 print(

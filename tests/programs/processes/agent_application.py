@@ -38,7 +38,7 @@ started = time.perf_counter() - begin
 
 
 def report() -> None:
-    own = HardwareInstrumentor()._agent
+    own = HardwareInstrumentor()._telemetry.agent
     state = {
         "ready": own is not None and own.is_ready,
         "agents": agents(os.getpid()),

@@ -50,8 +50,8 @@ def serve() -> None:
             elif word == b"spawn":
                 pid = subprocess.Popen([sys.executable, *sys.argv]).pid
             else:
-                assert instrumentor._session is not None
-                instrumentor._session.read_now(60)
+                assert instrumentor._telemetry.session is not None
+                instrumentor._telemetry.session.read_now(60)
                 meters.force_flush()
                 pid = os.getpid()
             channel.sendto(str(pid).encode(), sender)

@@ -43,7 +43,7 @@ with socket.create_server(("127.0.0.1", 0)) as listening:
         sources=["openmetrics"],
         openmetrics={"clear": f"http://{place}", "encrypted": f"https://{place}"},
     )
-    session = instrumentor._session
+    session = instrumentor._telemetry.session
     assert session is not None
     for _ in range(READINGS):
         session.read_now(PATIENCE)

@@ -39,7 +39,7 @@ if not pid:
     sessions = []
     for _ in range(2):
         instrumentor.instrument(meter_provider=MeterProvider(shutdown_on_exit=False), sources=["process"])
-        sessions.append(instrumentor._session)
+        sessions.append(instrumentor._telemetry.session)
     print(sessions[0] is sessions[1] is not None, flush=True)
     os._exit(0)
 os.waitpid(pid, 0)

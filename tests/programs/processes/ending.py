@@ -14,7 +14,7 @@ from tests.support.journal import provider
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware import instrumentor as module
+from opentelemetry.instrumentation.hardware import telemetry as module
 
 WHEN, *JOURNALS = sys.argv[1:]
 
@@ -23,9 +23,9 @@ instrumentor = HardwareInstrumentor()
 if WHEN == "late":
     instrumentor.instrument()
     set_meter_provider(provider(JOURNALS[0], 3600))
-    assert instrumentor._session is not None
-    instrumentor._session.read_now(60)
-    until(lambda: not instrumentor._waits_for_provider, "notice of the provider")
+    assert instrumentor._telemetry.session is not None
+    instrumentor._telemetry.session.read_now(60)
+    until(lambda: not instrumentor._telemetry.waits_for_provider, "notice of the provider")
 else:
     for path in JOURNALS:
         instrumentor.instrument(meter_provider=provider(path, 3600))

@@ -41,7 +41,7 @@ if "ENDS_METRIC" in os.environ:
 
     get_meter("application").create_counter("application.steps").add(1)
 instrumentor = sys.modules.get("opentelemetry.instrumentation.hardware.instrumentor")
-session = instrumentor.HardwareInstrumentor()._session if instrumentor else None
+session = instrumentor.HardwareInstrumentor()._telemetry.session if instrumentor else None
 if session is not None:
     from tests.support.traces import until
 

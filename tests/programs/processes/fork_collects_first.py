@@ -17,7 +17,7 @@ METRIC = "process.memory.usage"
 
 
 def has_read() -> bool:
-    session = instrumentor._session
+    session = instrumentor._telemetry.session
     return session is not None and any(metric.name == METRIC for metric in session.collector.metrics())
 
 

@@ -46,7 +46,7 @@ def child(number: int) -> int:
     if number % 4:
         return 0
     instrumentor.instrument(sample_interval=10, meter_provider=provider)  # it is read when it is asked
-    session = instrumentor._session
+    session = instrumentor._telemetry.session
     if session is None:
         return 5
     session.read_now(SECONDS)
@@ -67,8 +67,8 @@ def locked() -> Iterator[None]:
 
     def hold() -> None:
         with ExitStack() as stack:
-            locks: list[AbstractContextManager[Any]] = [instrumentor._lock]
-            for lock in locks + [each._lock for each in instrumentor._instruments.values()]:
+            locks: list[AbstractContextManager[Any]] = [instrumentor._telemetry.lock]
+            for lock in locks + [each._lock for each in instrumentor._telemetry.instruments.values()]:
                 stack.enter_context(lock)
             held.set()
             done.wait()

@@ -31,7 +31,7 @@ def instrument() -> None:
 
 def export() -> None:
     """Read the sources and export."""
-    session = HardwareInstrumentor()._session
+    session = HardwareInstrumentor()._telemetry.session
     if session is not None:
         session.read_now(30)
     meters.force_flush()

@@ -42,7 +42,7 @@ def alive(thread: ReaderThread) -> bool:
 reader = InMemoryMetricReader()
 provider = MeterProvider([reader])
 HardwareInstrumentor().instrument(meter_provider=provider, sample_interval=0.1, sources=["host", "process"])
-session = HardwareInstrumentor()._session
+session = HardwareInstrumentor()._telemetry.session
 assert session is not None
 if late:
     session.read_now(60)

@@ -27,7 +27,7 @@ instrumentor.instrument(sample_interval=10)
 
 def report() -> None:
     """Read the sources and export."""
-    session = instrumentor._session
+    session = instrumentor._telemetry.session
     assert session is not None
     session.read_now(10)
     meters.force_flush()

@@ -23,7 +23,7 @@ def child(end: Connection, instrument: bool) -> None:
         instrumentor = HardwareInstrumentor()
         instrumentor.instrument()
         for _ in range(2):
-            instrumentor._session.read_now(30)  # type: ignore[union-attr] # there is one now
+            instrumentor._telemetry.session.read_now(30)  # type: ignore[union-attr] # there is one now
             get_meter_provider().force_flush()  # type: ignore[attr-defined] # it is the SDK's
     print("child", os.getpid(), flush=True)
     end.recv()

@@ -48,7 +48,7 @@ def export() -> None:
 
     from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-    session, provider = HardwareInstrumentor()._session, get_meter_provider()
+    session, provider = HardwareInstrumentor()._telemetry.session, get_meter_provider()
     assert session is not None, "the worker is not instrumented"
     assert isinstance(provider, MeterProvider)
     session.read_now(10)

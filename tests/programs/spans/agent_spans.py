@@ -66,7 +66,7 @@ for line in sys.stdin:
     if command == "uninstrument":
         HardwareInstrumentor().uninstrument()
     elif command == "agents":
-        own = HardwareInstrumentor()._agent
+        own = HardwareInstrumentor()._telemetry.agent
         answer = agents(os.getpid()) if own is not None and own.is_ready else []
     elif command == "descriptors":
         answer = len(os.listdir("/proc/self/fd")) - before

@@ -90,7 +90,7 @@ def _reading(provider: MeterProvider) -> Iterator[Counter[str]]:
     slow, sources.SLOW = sources.SLOW, _SLOW
     instrumentor.instrument(meter_provider=provider, sample_interval=_PERIOD)
     try:
-        session = instrumentor._session
+        session = instrumentor._telemetry.session
         assert session is not None
         wait_for(lambda: session.is_reporter, 30, "lock of the reporter")
         wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")

@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData
 from tests.slow.benchmarks.steady import milliseconds
 
-from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, instrumentor
+from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, telemetry
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -53,7 +53,7 @@ class ByHand:
         self.now = 1000.0
         self.reader = InMemoryMetricReader()
         provider = MeterProvider([self.reader], shutdown_on_exit=False)
-        with patch.object(instrumentor, "Session", self._still):
+        with patch.object(telemetry, "Session", self._still):
             HardwareInstrumentor().instrument(meter_provider=provider, reporter="always")
         self.read()
         self.session.after_reading()

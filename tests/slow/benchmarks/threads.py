@@ -22,7 +22,7 @@ _SAMPLE = 2.0  # seconds between two samples at the defaults
 def figures(seconds: float) -> list[Figure]:
     reader = InMemoryMetricReader()
     HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False))
-    session = HardwareInstrumentor()._session
+    session = HardwareInstrumentor()._telemetry.session
     assert session is not None
     wait_for(lambda: session.is_reporter, 30, "lock of the reporter")
     wait_for(lambda: all(runner.state is not State.STARTING for runner in session.runners), 30, "first reading")

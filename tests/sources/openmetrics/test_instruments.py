@@ -159,7 +159,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 HardwareInstrumentor().instrument(sources=["openmetrics"], openmetrics={"own": sys.argv[1]})
-session = HardwareInstrumentor()._session
+session = HardwareInstrumentor()._telemetry.session
 session.read_now(20)
 reader = InMemoryMetricReader()
 metrics.set_meter_provider(MeterProvider([reader]))
