@@ -73,6 +73,7 @@ class Way:
             "OTEL_EXPERIMENTAL_RESOURCE_DETECTORS": "host,process",
             "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": children.PEERS,
             "OTEL_PYTHON_HARDWARE_PRESET": "all",
+            "OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "60",  # a slow machine
             "NO_PROXY": "*",
         }
 
