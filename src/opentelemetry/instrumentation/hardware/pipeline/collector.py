@@ -7,9 +7,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from opentelemetry.instrumentation.hardware.bottlenecks.counter import BottleneckTime
 from opentelemetry.instrumentation.hardware.catalog import (
     HW_GPU_BOTTLENECK_TIME,
     OWN_CPU_TIME,
@@ -24,7 +23,10 @@ from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStor
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.thread import Task
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.shares import Shares
+
+if TYPE_CHECKING:  # neither is in every process
+    from opentelemetry.instrumentation.hardware.bottlenecks.counter import BottleneckTime
+    from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _OWN = (OWN_CPU_TIME, SOURCE_READ_DURATION, SOURCE_UP)
 
@@ -100,7 +102,11 @@ class Collector:
         self.is_last = False
         self._unattributed = counters.resume(Series(SPANS_ENERGY_UNATTRIBUTED))
         self._unattributed_before = self._unattributed.total
-        self._bottlenecks = BottleneckTime(counters.resume) if config.wants(HW_GPU_BOTTLENECK_TIME) else None
+        self._bottlenecks: BottleneckTime | None = None
+        if config.wants(HW_GPU_BOTTLENECK_TIME):
+            from opentelemetry.instrumentation.hardware.bottlenecks.counter import BottleneckTime
+
+            self._bottlenecks = BottleneckTime(counters.resume)
         self._read: list[tuple[Metric, ...]] | None = None
         self._metrics: dict[Metric, None] = {}
 
