@@ -26,10 +26,11 @@ NAME = package.__name__
 # A word is a module, or a package with all its modules; in parentheses, the package's own ``__init__`` alone. One
 # vendor's folder is a package below ``sources``.
 LAYERS = (
-    "version package redaction",
+    "version package",
     "model",
     "catalog",
     "simulator",
+    "settings.redaction",
     "settings",
     "environment_variables",
     "system",

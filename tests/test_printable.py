@@ -11,8 +11,8 @@ from tests.support.children import run
 from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware import agent
-from opentelemetry.instrumentation.hardware.redaction import printable, redacted
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.redaction import printable, redacted
 
 MARK = "\x1b]0;mark\x07\x9b31m\u202emark"  # sets the title of a terminal and its color, and reverses the text
 

@@ -11,8 +11,8 @@ from tests.support.children import command, run
 
 from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.cli.reporting import Target, note
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 MARK = "Zq7secret"
 OTLP = "OTEL_EXPORTER_OTLP_"

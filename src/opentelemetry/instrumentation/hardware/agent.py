@@ -20,8 +20,8 @@ from opentelemetry.instrumentation.hardware.drivers.child import Child
 from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
 from opentelemetry.instrumentation.hardware.drivers.spawn import file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
-from opentelemetry.instrumentation.hardware.redaction import printable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings.redaction import printable
 
 _LOG = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, printed_logs, say
 from opentelemetry.instrumentation.hardware.cli.settings import HelpAction
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _DESCRIPTION = """\

@@ -24,8 +24,8 @@ from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
 from opentelemetry.instrumentation.hardware.cli.text import quantity
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import discover
 
 HELP = "check sources, settings and export, and show what to do"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 if TYPE_CHECKING:
     import requests

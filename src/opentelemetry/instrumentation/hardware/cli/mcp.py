@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli import doctor, settings, snapshot, why
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.version import __version__
 
 HELP = "let agents ask for values, bottlenecks and findings (MCP)"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
 
 from opentelemetry.instrumentation.hardware.cli.text import wrap
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 _START = "otel-hardware: "
 

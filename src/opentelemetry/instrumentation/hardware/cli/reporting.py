@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 

@@ -24,8 +24,8 @@ from opentelemetry.instrumentation.hardware.cli.screen import INTERVAL, Screen
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
-from opentelemetry.instrumentation.hardware.redaction import printable
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.redaction import printable
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData

@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.cli.text import (
 )
 from opentelemetry.instrumentation.hardware.model import Attributes, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
-from opentelemetry.instrumentation.hardware.redaction import printable
+from opentelemetry.instrumentation.hardware.settings.redaction import printable
 
 # Attributes that identify an object. They precede those that identify an aspect of it.
 IDENTITY = (

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source, discover, unknown_source
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 

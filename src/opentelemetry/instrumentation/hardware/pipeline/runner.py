@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.pace import Pace, Part
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
 

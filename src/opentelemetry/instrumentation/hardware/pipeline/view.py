@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Num
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 _SHARES = (CONTAINER_PRESSURE_TIME, SYSTEM_PRESSURE_TIME, HW_GPU_THROTTLE_TIME)
 

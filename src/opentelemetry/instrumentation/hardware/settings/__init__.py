@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, DETAILS
 from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS, patterns_of, series_filter
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoints, Words, endpoints
 from opentelemetry.instrumentation.hardware.settings.parsing import (
     Parser,
@@ -33,6 +32,7 @@ from opentelemetry.instrumentation.hardware.settings.parsing import (
     words,
 )
 from opentelemetry.instrumentation.hardware.settings.reading import PREFIX, SOURCE_GROUP, meant, read
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 __all__ = ("PREFIX", "SOURCE_GROUP", "Config")
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 # Maximum series of all endpoints together, below the SDK's cardinality limit of 2000 per instrument.
 TOTAL: Final = 1500

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.endpoints import (
     EndpointConfigError,
     Endpoints,
@@ -20,6 +19,7 @@ from opentelemetry.instrumentation.hardware.settings.endpoints import (
     expressions,
     filters,
 )
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 Word: TypeAlias = "Callable[[str], str | None]"  # returns the normalized word, or None if the word is invalid
 

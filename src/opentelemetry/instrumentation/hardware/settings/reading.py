@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import patterns_of
-from opentelemetry.instrumentation.hardware.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.parsing import InvalidValueError
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
 

@@ -8,7 +8,7 @@ from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Mount

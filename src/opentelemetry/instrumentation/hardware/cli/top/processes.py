@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from opentelemetry.instrumentation.hardware.accelerators.holders import Holder
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 _COST = 0.01  # the share of a CPU for reading all processes. On a crowded host they are read less often.
 

@@ -17,7 +17,7 @@ from textual.widget import Widget
 
 from opentelemetry.instrumentation.hardware.cli.top.shapes import WARNING, Layout, Line
 from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES, Palette
-from opentelemetry.instrumentation.hardware.redaction import printable
+from opentelemetry.instrumentation.hardware.settings.redaction import printable
 
 
 class Themed(App[None]):
