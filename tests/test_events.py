@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from tests.sources.nvidia_gpus import SimulatedGpus, simulated_gpus
-from tests.support.children import PATIENCE, ROOT, run, started
+from tests.support.children import PATIENCE, ROOT, started
 from tests.support.stage import warnings
 from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
@@ -158,10 +158,16 @@ def test_without_a_logger_provider_there_are_only_warnings(tmp_path: Path, caplo
 
 
 def test_agent_exports_events_if_it_exports_logs() -> None:
-    command = ["otel-hardware", "run", "--simulate", "2xH100:lost", "--simulate-speed", "60", "--", "sleep", "3"]
-    found = run(command, {"OTEL_LOGS_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"})
-    names = re.findall(r'"event_name": "([a-z._]+)"', found.stdout)
-    assert sorted(names) == ["hw.device.lost", "hw.gpu.xid"], found.stderr
+    command = ["otel-hardware", "run", "--simulate", "2xH100:lost", "--simulate-speed", "60", "--", "sleep", "600"]
+    names: list[str] = []
+    with started(command, {"OTEL_LOGS_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"}) as agent:
+        assert agent.stdout is not None
+        for line in agent.stdout:
+            found = re.findall(r'"event_name": "([a-z._]+)"', line)
+            names += found
+            if found and len(names) == 2:
+                agent.terminate()
+    assert sorted(names) == ["hw.device.lost", "hw.gpu.xid"]
 
 
 def test_prometheus_sees_the_first_event_of_a_number(tmp_path: Path) -> None:
