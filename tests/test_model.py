@@ -7,7 +7,6 @@ import copy
 import pytest
 
 from opentelemetry.instrumentation.hardware.model import (
-    CounterRatio,
     Kind,
     Metric,
     Problem,
@@ -94,8 +93,3 @@ def test_unavailable_has_reason_and_fix() -> None:
     gone = Unavailable("no such device", "plug it in")
     assert (gone.reason, gone.fix, str(gone)) == ("no such device", "plug it in", "no such device")
     assert Unavailable("no such device").fix == ""
-
-
-def test_ratio_is_pair_of_totals() -> None:
-    assert CounterRatio(1.0, 4.0) == (1.0, 4.0)
-    assert CounterRatio(1.0, 4.0).part == 1.0

@@ -89,32 +89,6 @@ steps = st.lists(st.floats(0.01, 3.0), min_size=2, max_size=60)
 watts = st.floats(-1e6, 1e6, allow_nan=False).map(lambda number: round(number, 3))
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_20_hz_trace_is_exact_for_readers_of_1_s_and_5_s(seed: int) -> None:
-    samples = trace(seed, 61.0, 20.0)
-    aggregator = Aggregator(CounterStore())
-    readers = {1.0: Reader(aggregator), 5.0: Reader(aggregator)}
-    due = {step: samples[0][0] + step + 0.013 for step in readers}
-    for at, level in samples:
-        for step, reader in readers.items():
-            if due[step] < at:
-                reader.collect()
-                due[step] += step
-        assert aggregator.add(at, [POWER(level), POWER_PEAK(level)]) == []
-    spikes = {at: level for at, level in samples if level >= 5000.0}
-    assert len(spikes) > 10, "the trace has too few spikes"
-    for step, reader in readers.items():
-        total = 0.0
-        assert len(reader.windows) == int(60.0 / step)
-        for since, end, found in reader.windows:
-            begin = samples[0][0] if since is None else since
-            inside = [level for at, level in samples if begin < at <= end or (since is None and at == begin)]
-            assert found[POWER] * (end - begin) == pytest.approx(area(samples, begin, end), rel=EXACT)
-            assert found[POWER_PEAK] == max(inside)
-            total += found[POWER] * (end - begin)
-        assert total == pytest.approx(area(samples, samples[0][0], reader.windows[-1][1]), rel=EXACT)
-
-
 @PATIENT
 @given(data=st.data(), gaps=steps)
 def test_mean_and_peak_are_exact_for_any_samples_and_windows(data: st.DataObject, gaps: list[float]) -> None:

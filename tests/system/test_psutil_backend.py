@@ -9,12 +9,12 @@ import psutil
 import pytest
 from tests.sources.machines import windows
 from tests.sources.reading import Portable, all_of, often, opened, series_of, value
-from tests.sources.tree import Answers, Fabricated
+from tests.sources.tree import Fabricated
 from tests.support.children import started
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Metric, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.model import Metric, Series, Value
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
@@ -224,11 +224,6 @@ def test_zeros_that_psutil_returns_for_unknown_values_are_absent(monkeypatch: py
         patch.setattr(os, "name", "nt")
         assert machine.vmstat() == {}
         assert machine.interfaces()["en0"].dropped_sent == 0
-
-
-def test_missing_module_function_is_unavailable() -> None:
-    with pytest.raises(Unavailable, match="psutil has no cpu_times"):
-        Answers("psutil", None).call("cpu_times")
 
 
 def test_psutil_fields_are_mapped_to_attributes() -> None:
