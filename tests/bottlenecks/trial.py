@@ -16,12 +16,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.stage import Clock
+from tests.support.stepped import Stepped
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import signals
 from opentelemetry.instrumentation.hardware.drivers.simulated import SimulatedDrivers, SimulatedHost
-from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec
@@ -69,26 +68,8 @@ TRUE = {
 SECONDS: Mapping[str, float] = {"held": 960.0}  # how long it takes; 120 s for the others
 
 
-class Reading(Session):
-    """A session that is read in the calling thread."""
-
-    def start(self) -> None:
-        pass
-
-    def read_now(self, seconds: float, is_last: bool = False) -> None:
-        for runner in self.runners:
-            if runner.state is not State.ABSENT:
-                runner.read(everything=True)
-        self.after_reading()
-
-    def close(self) -> None:
-        super().close()
-        for runner in self.runners:
-            runner.close()
-
-
 @contextmanager
-def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> Iterator[tuple[Clock, Reading]]:
+def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> Iterator[tuple[Clock, Stepped]]:
     """A clock that the test sets, and a session of a simulated machine.
 
     Args:
@@ -104,7 +85,7 @@ def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> I
     drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back, pid or os.getpid())
     settings = {"sources": ["nvidia", "host", "process", "container"], "detail": ["bottlenecks"]}
     config = Config.read({"simulate": text, "preset": "all", **settings}, {})
-    session = Reading(config, pid, STEP, lambda name: drivers, clock)
+    session = Stepped(config, pid, STEP, lambda name: drivers, clock)
     session.has_started = True
     try:
         yield clock, session

@@ -34,6 +34,7 @@ from tests.sources.tpus import TPUS
 from tests.support.children import environment
 from tests.support.commands import otel_hardware
 from tests.support.stage import Clock
+from tests.support.stepped import Stepped
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 from textual.geometry import Region
@@ -44,8 +45,6 @@ from opentelemetry.instrumentation.hardware.cli.top.board import arranged
 from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader, holders
 from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn, Panel
-from opentelemetry.instrumentation.hardware.pipeline.runner import State
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system import tree
@@ -252,24 +251,6 @@ def test_panels_fill_the_screen(devices: int, size: tuple[int, int]) -> None:
 
 
 # -- devices of every vendor, and who uses them
-
-
-class Stepped(Session):
-    """A session that is read in the calling thread."""
-
-    def start(self) -> None:
-        pass
-
-    def read_now(self, seconds: float, is_last: bool = False) -> None:
-        for runner in self.runners:
-            if runner.state is not State.ABSENT:
-                runner.read(everything=True)
-        self.after_reading()
-
-    def close(self) -> None:
-        super().close()
-        for runner in self.runners:
-            runner.close()
 
 
 STORIES = {f"{story.source}/{story.name}": story for story in (*RADEONS, *TPUS, *NPUS, *MACS)}

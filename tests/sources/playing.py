@@ -13,6 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader, MetricsData, NumberDataPoint, Sum
 from opentelemetry.sdk.resources import Resource
 from tests.support.stage import Clock
+from tests.support.stepped import Stepped
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, telemetry
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -44,18 +45,6 @@ class Ahead(Drivers):
         return self._streams[tool]
 
 
-class _Stepped(Session):
-    """A session that starts no thread: the test reads its sources."""
-
-    def start(self) -> None:
-        pass
-
-    def close(self) -> None:
-        super().close()
-        for runner in self.runners:  # there is no thread that does it
-            runner.close()
-
-
 class Collected(NamedTuple):
     """A point that the SDK collected, with its values as text."""
 
@@ -73,7 +62,7 @@ class Playing:
         clock: The session's clock.
     """
 
-    def __init__(self, reader: InMemoryMetricReader, session: Session, clock: Clock) -> None:
+    def __init__(self, reader: InMemoryMetricReader, session: Stepped, clock: Clock) -> None:
         self._reader = reader
         self._session = session
         self.clock = clock
@@ -81,10 +70,7 @@ class Playing:
 
     def read(self) -> None:
         """Read every source once."""
-        for runner in self._session.runners:
-            if runner.state is not State.ABSENT:  # its thread has ended
-                runner.read(everything=True)
-        self._session.after_reading()
+        self._session.read_now()
 
     def tick(self) -> list[str]:
         """Read every source once; the remarks that are new, and what the SDK collects."""
@@ -119,10 +105,10 @@ def playing(
 ) -> Iterator[Playing]:
     """Instrument with the given drivers; afterwards uninstrument, and assert that nothing is exported any more."""
     clock = Clock()
-    made: list[Session] = []
+    made: list[Stepped] = []
 
     def session(config: Config, reporter: object, **options: Any) -> Session:
-        made.append(_Stepped(config, pid, drivers=drivers, clock=clock, **{**options, "interval": 60.0}))
+        made.append(Stepped(config, pid, drivers=drivers, clock=clock, **{**options, "interval": 60.0}))
         return made[0]
 
     reader = InMemoryMetricReader()

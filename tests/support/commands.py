@@ -15,6 +15,7 @@ from unittest.mock import patch
 from tests.sources import machines
 from tests.sources.tree import Fabricated, Tree
 from tests.support.children import environment
+from tests.support.stepped import Stepped
 
 from opentelemetry.instrumentation.hardware.cli import exporters, findings, main, reporting, screen, snapshot
 from opentelemetry.instrumentation.hardware.cli.exporters import Destination
@@ -22,7 +23,6 @@ from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline import session, view
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, Usage
@@ -148,7 +148,7 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
     machine = at(0)
     clock = Time(lambda seconds: machine.become(at(int(seconds))))
 
-    class Session(session.Session):
+    class Session(Stepped):
         """Reads the simulated machine in the calling thread."""
 
         def __init__(
@@ -166,20 +166,6 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         @staticmethod
         def _drivers(source: str) -> Drivers:
             return Drivers() if source == "nvidia" else machine
-
-        def start(self) -> None:
-            pass
-
-        def read_now(self, seconds: float, is_last: bool = False) -> None:
-            for runner in self.runners:
-                if runner.state is not State.ABSENT:
-                    runner.read(everything=True)
-            self.after_reading()
-
-        def close(self) -> None:
-            super().close()
-            for runner in self.runners:
-                runner.close()
 
     with ExitStack() as stack:
         for module in (screen, snapshot, view):
