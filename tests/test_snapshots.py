@@ -81,11 +81,13 @@ def test_context_manager_starts_and_ends_the_instrumentation() -> None:
 def test_context_manager_takes_settings() -> None:
     provider = MeterProvider([InMemoryMetricReader()])
     with HardwareInstrumentor(meter_provider=provider, sources=["nvidia"], simulate="2xH100") as same:
-        assert same._session is not None
-        assert [runner.name for runner in same._session.runners] == ["nvidia"]
+        assert same._telemetry.session is not None
+        assert [runner.name for runner in same._telemetry.session.runners] == ["nvidia"]
     HardwareInstrumentor().instrument(meter_provider=MeterProvider([InMemoryMetricReader()]), sources=["process"])
-    assert same._session is not None
-    assert [runner.name for runner in same._session.runners] == ["process"], "the former settings are forgotten"
+    assert same._telemetry.session is not None
+    assert [runner.name for runner in same._telemetry.session.runners] == ["process"], (
+        "the former settings are forgotten"
+    )
     same.uninstrument()
 
 

@@ -54,7 +54,7 @@ def instrumented(reader: InMemoryMetricReader, urls: Mapping[str, str], **option
     made = HardwareInstrumentor()
     made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics=dict(urls), **options)
     try:
-        session = made._session
+        session = made._telemetry.session
         assert session is not None
         wait_for(lambda: all(runner.pace.duration is not None for runner in session.runners), 20, "first scrape")
         session.read_now(20)
@@ -117,8 +117,8 @@ def test_scraped_instruments_are_kept_over_uninstrument() -> None:
         for value in (1, 3):
             web.answer = page(f"# TYPE a counter\na {value}\n")
             made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics={"own": web.url})
-            assert made._session is not None
-            made._session.read_now(20)
+            assert made._telemetry.session is not None
+            made._telemetry.session.read_now(20)
             ((_, metric),) = collected(reader).items()
             assert [point.value for point in numbers(metric)] == [value]
             made.uninstrument()
@@ -139,10 +139,10 @@ def test_delta_counters_start_at_the_first_scrape_of_each_session() -> None:
             made.instrument(
                 meter_provider=provider, sources=["openmetrics"], openmetrics={"own": web.url}, counter_origin="start"
             )
-            assert made._session is not None
+            assert made._telemetry.session is not None
             for value in values:
                 web.answer = page(f"# TYPE a counter\na {value}\n")
-                made._session.read_now(20)
+                made._telemetry.session.read_now(20)
                 ((_, metric),) = collected(reader).items()
                 exported += [point.value for point in numbers(metric)]
             made.uninstrument()
@@ -185,7 +185,7 @@ def test_slow_endpoint_does_not_delay_others() -> None:
             meter_provider=provider, sources=["openmetrics"], openmetrics={"stuck": stuck.url, "quick": quick.url}
         )
         try:
-            session = made._session
+            session = made._telemetry.session
             assert session is not None
             wait_for(lambda: stuck.requests, 20, "request to the slow one")
             runners = {runner.name: runner for runner in session.runners}

@@ -251,8 +251,8 @@ sys.meta_path.insert(0, Witness())
 reader = InMemoryMetricReader()
 made.instrument(meter_provider=MeterProvider([reader]), sources=["openmetrics"], openmetrics=sys.argv[1])
 reader.collect()  # makes this process the reporter, which scrapes
-made._session.read_now(20)
-made._session.read_now(20)
+made._telemetry.session.read_now(20)
+made._telemetry.session.read_now(20)
 print(json.dumps(sorted({name for thread, name in asked if thread.startswith("otel-hardware")})))
 """
 

@@ -48,10 +48,10 @@ def instrumented(reader: Any, urls: Mapping[str, str], **options: Any) -> Iterat
     named = {name: {"url": url, "max_series": limit, "timeout": 30} for name, url in urls.items()}
     made.instrument(meter_provider=provider, sources=["openmetrics"], openmetrics=named, **options)
     try:
-        assert made._session is not None
-        made._session.read_now(60)
+        assert made._telemetry.session is not None
+        made._telemetry.session.read_now(60)
         wait(lambda: known(made), 20, "instruments of all rows")
-        assert [runner.problem for runner in made._session.runners] == [None] * len(urls)
+        assert [runner.problem for runner in made._telemetry.session.runners] == [None] * len(urls)
         yield
         provider.force_flush()
     finally:
