@@ -42,18 +42,6 @@ def test_wandb_keys_of_a_failing_endpoint_are_absent() -> None:
             assert {key.split(".")[1] for key in watching.row()} == {"own", "down"}
 
 
-def test_snapshot_prints_wandb_keys_of_endpoints() -> None:
-    with Web(page(PAGE)) as web:
-        line = ["snapshot", "--format", "wandb", "--window", "0.1", "--sources", "openmetrics"]
-        answer = otel_hardware(*line, "--openmetrics", f"own={web.url}", "--openmetrics-filters", "util")
-    assert answer.status == 0, answer.err
-    row = json.loads(answer.out)
-    assert {key: row[key] for key in row if key.startswith("openmetrics.")} == {
-        "openmetrics.own.util.0": 5.0,
-        "openmetrics.own.util.1": 7.25,
-    }
-
-
 def test_snapshot_table_shows_distinguishing_labels() -> None:
     with Web(page(dcgm(0))) as web:
         line = ["snapshot", "--window", "0.1", "--sources", "openmetrics"]

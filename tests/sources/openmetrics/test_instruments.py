@@ -19,7 +19,7 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.metrics.export import Gauge as GaugeData
-from tests.sources.pages import ALL, OPENMETRICS, dcgm
+from tests.sources.pages import ALL, OPENMETRICS
 from tests.sources.reading import known, numbers
 from tests.support import children
 from tests.support.stage import warnings
@@ -27,7 +27,6 @@ from tests.support.waiting import wait_for
 from tests.support.web import Web, page
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -223,17 +222,6 @@ def test_instrument_kinds_units_and_descriptions_of_a_page() -> None:
         "rpc_seconds_count",
         "rpc_seconds_sum",
     ]
-
-
-def test_dcgm_page_with_mig_instances() -> None:
-    reader = InMemoryMetricReader()
-    with Web(page(dcgm(0))) as web, instrumented(reader, {"dcgm": web.url}):
-        points = numbers(collected(reader)["dcgm", "DCGM_FI_DEV_GPU_UTIL"])
-    assert {(str((point.attributes or {})["GPU_I_PROFILE"]), point.value) for point in points} == {
-        ("1g.10gb", 12.0),
-        ("3g.40gb", 24.0),
-    }
-    assert all((point.attributes or {})[c.SERVER_ADDRESS] == "127.0.0.1" for point in points)
 
 
 def test_scrape_interval_follows_the_collection_interval() -> None:
