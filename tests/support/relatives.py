@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,6 +17,19 @@ def children() -> list[int]:
         with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
             found += map(int, (task / "children").read_text().split())
     return found
+
+
+def outcome(pid: int, seconds: float) -> int | str:
+    """Return the exit status of a child, or "hung" for one that runs for more than so many seconds: it is killed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        threading.Event().wait(0.001)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return "hung"
 
 
 def agents(pid: int) -> list[int]:

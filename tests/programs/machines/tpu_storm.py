@@ -12,15 +12,14 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.support.relatives import outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -91,18 +90,6 @@ def child(number: int) -> None:
     sys.exit()  # with the interpreter's finalization
 
 
-def outcome(pid: int) -> object:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        threading.Event().wait(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return "hung"
-
-
 reader = InMemoryMetricReader()
 settings = {
     "reporter": "always",
@@ -121,7 +108,7 @@ for first in range(0, COUNT, len(WORK)):
         if not pid:
             child(number)
         pids.append(pid)
-    outcomes += [outcome(pid) for pid in pids]
+    outcomes += [outcome(pid, SECONDS) for pid in pids]
 until(exported, f"{METRIC} after the last fork")
 print(json.dumps({"outcomes": outcomes, "loaded": "grpc" in sys.modules}))
 HardwareInstrumentor().uninstrument()

@@ -11,7 +11,8 @@ from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.programs.processes.fork_in_export import status
+from tests.programs.processes.fork_in_export import PATIENCE
+from tests.support.relatives import outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -62,7 +63,7 @@ def fork_while_locked(owner: Any) -> object:
         until(lambda: METRIC in names(), METRIC)
         os._exit(3)
     try:
-        return status(child)
+        return str(outcome(child, PATIENCE))
     finally:
         ended.set()
         thread.join()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -17,6 +16,7 @@ from opentelemetry.sdk.metrics.export import (
     MetricsData,
     PeriodicExportingMetricReader,
 )
+from tests.support.relatives import outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -44,18 +44,6 @@ class Slow(MetricExporter):
         pass
 
 
-def status(pid: int) -> str:
-    """The exit status of a child, or "hung"."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := os.waitpid(pid, os.WNOHANG))[0]:
-        if time.monotonic() > deadline:
-            os.kill(pid, 9)
-            os.waitpid(pid, 0)
-            return "hung"
-        time.sleep(0.01)
-    return str(os.waitstatus_to_exitcode(found[1]))
-
-
 if __name__ == "__main__":
     reader = PeriodicExportingMetricReader(Slow(), export_interval_millis=50)
     provider = MeterProvider([reader])
@@ -65,5 +53,5 @@ if __name__ == "__main__":
     if not child:
         provider.get_meter("child").create_counter("child.steps").add(1)
         sys.exit(3)
-    print(status(child))
+    print(outcome(child, PATIENCE))
     Slow.ended.set()

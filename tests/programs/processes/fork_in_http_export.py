@@ -16,7 +16,8 @@ from typing import Any
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-from tests.programs.processes.fork_in_export import status
+from tests.programs.processes.fork_in_export import PATIENCE
+from tests.support.relatives import outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -71,7 +72,7 @@ def fork_while_locked(lock: Any) -> str:
         provider.get_meter("child").create_counter("child.steps").add(1)
         sys.exit(3 if provider.force_flush() else 4)
     try:
-        return status(child)
+        return str(outcome(child, PATIENCE))
     finally:
         ended.set()
         thread.join()

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -22,6 +20,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricsData, PeriodicExportingMetricReader
 from tests.support import traces
 from tests.support.journal import Journal
+from tests.support.relatives import outcome
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
@@ -83,18 +82,6 @@ def locked() -> Iterator[None]:
         thread.join()
 
 
-def outcome(pid: int) -> object:
-    deadline = time.monotonic() + SECONDS
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        threading.Event().wait(0.001)
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    return "hung"
-
-
 exporter = Nowhere("/dev/null")
 provider = MeterProvider([PeriodicExportingMetricReader(exporter, export_interval_millis=20)])
 HardwareInstrumentor().instrument(sample_interval=0.001, meter_provider=provider, reporter="always")
@@ -109,6 +96,6 @@ for number in range(COUNT):
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
-    outcomes.append(outcome(pid))
+    outcomes.append(outcome(pid, SECONDS))
 print(json.dumps({"outcomes": outcomes, "collections": exporter.count}))
 provider.shutdown()
