@@ -17,14 +17,10 @@ from opentelemetry.instrumentation.hardware.sdk import import_early
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
-from opentelemetry.instrumentation.hardware.system.limits import memory_left
+from opentelemetry.instrumentation.hardware.system.limits import shortage
 from opentelemetry.instrumentation.hardware.telemetry import Telemetry
 
 _LOG = logging.getLogger(__name__)
-
-# Bytes that the limits of memory must leave: 56 MiB for the stacks of our threads, 10 MiB for modules, and some for the
-# program. In a process without memory, a new thread lets Thread.start() wait forever, and the C library may crash.
-_LEAST_MEMORY = 96 << 20
 
 
 class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
@@ -123,8 +119,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             return
         again, telemetry = partial(self.instrument, **kwargs), self._telemetry
         try:
-            if memory_left() < _LEAST_MEMORY:
-                raise MemoryError("the limits of memory (RLIMIT_AS, RLIMIT_DATA) leave less than 96 MiB")
+            if (reason := shortage()) is not None:
+                raise MemoryError(reason)
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
                 provider = get_meter_provider()

@@ -38,7 +38,7 @@ _LIMITS: Final = (
 # Limits that leave no room for all threads or files of the package. One warning says so.
 _TOO_LITTLE: Final = {
     *(f"NOFILE={number}" for number in (9, 10, 12, 14, 16, 18)),
-    *(f"AS={number * _MIB}" for number in (150, 200, 300, 400)),
+    *(f"AS={number * _MIB}" for number in (150, 200, 300, 400, 600)),
     *(f"DATA={number * _MIB}" for number in (50, 100)),
 }
 

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from math import inf
+from typing import Final
 
 try:
     import resource
 except ImportError:  # not on Windows
     resource = None  # type: ignore[assignment]
 
+_MIB: Final = 1 << 20
 
-def memory_left() -> float:
-    """Return the bytes that ``RLIMIT_AS`` and ``RLIMIT_DATA`` leave; infinity if there is no limit, or no ``/proc``."""
+# The limits, what our seven threads and our modules take, and some for the program. A thread has a stack of 8 MiB, and
+# glibc reserves 64 MiB of addresses for what it allocates, at first 128. Columns of /proc/self/statm: size, data.
+_NEEDED: Final = (("RLIMIT_AS", 0, 700 * _MIB), ("RLIMIT_DATA", 5, 96 * _MIB))
+
+
+def shortage() -> str | None:
+    """Return which limit of memory leaves too little to start our threads, and what it has to leave.
+
+    A process without memory hangs in ``Thread.start()``, crashes in the C library, or has a MemoryError anywhere. The
+    figures are those of ``/proc/self/statm``. None if there is enough, no limit, or no such file.
+    """
     if resource is None:
-        return inf
-    limits = [resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA)]
-    if limits == 2 * [resource.RLIM_INFINITY]:
-        return inf
+        return None
+    limits = [(name, column, least, resource.getrlimit(getattr(resource, name))[0]) for name, column, least in _NEEDED]
+    if all(limit == resource.RLIM_INFINITY for *_, limit in limits):
+        return None
     try:
         with open("/proc/self/statm", "rb") as file:
             pages = file.read().split()
     except OSError:
-        return inf
-    used = [int(pages[column]) * resource.getpagesize() for column in (0, 5)]  # size, data with the stack
-    return min(limit - size for limit, size in zip(limits, used) if limit != resource.RLIM_INFINITY)
+        return None
+    for name, column, least, limit in limits:
+        if limit != resource.RLIM_INFINITY and limit - int(pages[column]) * resource.getpagesize() < least:
+            return f"{name} leaves less than {least // _MIB} MiB of memory"
+    return None
