@@ -268,7 +268,14 @@ def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: 
     )
 
 
-def test_program_with_a_prometheus_exporter_reports_without_an_agent() -> None:
+@pytest.mark.parametrize(
+    ("exporters", "reason"),
+    [
+        ("otlp, prometheus", "An agent cannot listen on the Prometheus port of the program"),
+        ("console", "An agent cannot print on the console of the program"),
+    ],
+)
+def test_exporters_that_need_the_program_have_no_agent(exporters: str, reason: str) -> None:
     program = (
         "import logging; logging.basicConfig()\n"
         "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
@@ -280,10 +287,9 @@ def test_program_with_a_prometheus_exporter_reports_without_an_agent() -> None:
         "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
         "print('otel-hardware-agent' in traces.threads())\n"
     )
-    answer = run([sys.executable, "-c", program], {"OTEL_METRICS_EXPORTER": "console, prometheus"})
+    answer = run([sys.executable, "-c", program], {"OTEL_METRICS_EXPORTER": exporters})
     assert answer.stdout == "False\n", answer.stderr
-    warning = "An agent cannot listen on the Prometheus port of the program; this process reports instead"
-    assert answer.stderr.count(warning) == 1
+    assert answer.stderr.count(f"{reason}; this process reports instead") == 1
 
 
 def test_agent_that_cannot_export_delays_nothing(sink: Sink) -> None:

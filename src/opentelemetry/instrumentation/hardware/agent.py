@@ -73,9 +73,11 @@ def is_supported() -> bool:
 
 def obstacle() -> str | None:
     """Return why no agent can report this process, as a sentence without its end. None if one can."""
-    exporters = os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")
-    if "prometheus" in (name.strip() for name in exporters):
+    exporters = [name.strip() for name in os.environ.get("OTEL_METRICS_EXPORTER", "").split(",")]
+    if "prometheus" in exporters:
         return "An agent cannot listen on the Prometheus port of the program"
+    if "console" in exporters:
+        return "An agent cannot print on the console of the program"
     if not is_supported():
         return "An agent needs pidfd_open(2) of Linux 5.3"
     return None

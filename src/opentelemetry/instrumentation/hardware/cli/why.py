@@ -37,7 +37,8 @@ examples:
   otel-hardware why --for 300 --format json
   otel-hardware why --simulate 2xH100:storage --simulate-speed 30
 
-exit status: 0 if nothing holds a GPU back, 3 if something does, 4 if nothing is known; 2 for wrong arguments.
+exit status: 0 if nothing holds a GPU back, 3 if something does, 4 if nothing is known; 1 without a GPU, 2 for
+wrong arguments.
 """
 
 _STEP = 2.0  # seconds between two samples

@@ -124,8 +124,8 @@ def show(
         return
     if missing:
         say(missing)
-    screen.watch(session, signals, interval, duration, lambda: f"{_title(note(), missing)}; Ctrl-C stops")
+    screen.watch(session, signals, interval, duration, lambda: f"Ctrl-C stops; {_title(note(), missing)}")
 
 
 def _title(note: str, missing: str) -> str:
-    return f"otel-hardware run: {note}" if note else f"otel-hardware top: {missing.partition(': ')[2]}"
+    return f"otel-hardware run: {note}" if note else missing.partition(": ")[2]
