@@ -44,10 +44,13 @@ EXPECTED: Mapping[str, tuple[str, ...]] = {
     "memory-leak": ("none",),
     "lost": ("failed", "none"),
     "straggler": ("throttled", "none"),
+    "ecc": ("failed", "none"),
+    "link": ("link", "none"),
     "one-core": ("cpu",),
     "quota": ("cpu_quota",),
     "storage": ("storage",),
     "neighbours": ("neighbours",),
+    "full-disk": ("none",),
 }
 
 # What should be said of at least one GPU of a scenario.
@@ -59,6 +62,8 @@ TRUE = {
     "transfer": "transfer",
     "lost": "failed",
     "straggler": "throttled",
+    "ecc": "failed",
+    "link": "link",
     "one-core": "cpu",
     "quota": "cpu_quota",
     "storage": "storage",
@@ -83,7 +88,7 @@ def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> I
 
     held_back = SimulatedHost(host or spec.host or HostLoad(), machine.now, os.getpid())
     drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back, pid or os.getpid())
-    settings = {"sources": ["nvidia", "host", "process", "container"], "detail": ["bottlenecks"]}
+    settings = {"sources": [spec.vendor, "host", "process", "container"], "detail": ["bottlenecks"]}
     config = Config.read({"simulate": text, "preset": "all", **settings}, {})
     session = Stepped(config, pid, STEP, lambda name: drivers, clock)
     session.has_started = True
@@ -147,7 +152,7 @@ def matrix(cards: tuple[str, ...], seeds: int) -> str:
 
 
 if __name__ == "__main__":
-    table = matrix(("H100", "A100", "T4"), int(os.environ.get("SEEDS", "20")))
+    table = matrix(("H100", "A100", "T4", "MI300X"), int(os.environ.get("SEEDS", "20")))
     if "--write" not in sys.argv:
         print(table)
         sys.exit()
