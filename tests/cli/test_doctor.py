@@ -197,6 +197,14 @@ def test_ignored_settings_are_listed_with_the_others() -> None:
     assert answer.out.count("OTEL_PYTHON_HARDWARE_SAMPEL ") == 1
 
 
+@pytest.mark.parametrize(("flags", "given"), [((), "OTEL_PYTHON_HARDWARE_NVML"), (("--nvml", "/no/flag"), "--nvml")])
+def test_path_that_does_not_exist_is_a_problem(flags: tuple[str, ...], given: str) -> None:
+    env = {"OTEL_PYTHON_HARDWARE_NVML": "/no/variable", "OTEL_PYTHON_HARDWARE_DISK_PATHS": "/,/tmp"}
+    status, findings = examined(env | {"OTEL_METRICS_EXPORTER": "console"}, *QUICK, *flags)
+    assert [(each.subject, each.fix) for each in wrong(findings)] == [("nvml", f"correct or unset {given}")]
+    assert status == 1
+
+
 @pytest.mark.parametrize("disabled", ["system_metrics", "flask, system_metrics", "*"])
 def test_disabled_system_metrics_gives_no_note_about_duplicates(disabled: str) -> None:
     subjects = {finding.subject for finding in delivery.zero_code({"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": disabled})}

@@ -263,13 +263,14 @@ def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[
         name, variable = setting.name, PREFIX + setting.name.upper()
         value, facts = getattr(config, setting.name), setting.metadata
         shown = ",".join(value) if isinstance(value, (list, dict)) else f"{value}"  # of endpoints the names only
-        is_invalid = name in config.invalid
-        if getattr(arguments, name) is not None and not is_invalid:
-            yield Finding("settings", "ok", name, f"{shown} (from --{name.replace('_', '-')})")
-        elif os.environ.get(variable, "").strip() and not is_invalid:
-            yield Finding("settings", "ok", name, f"{shown} (from {variable})")
-        else:
+        given = "--" + name.replace("_", "-") if getattr(arguments, name) is not None else variable
+        if name in config.invalid or (given == variable and not os.environ.get(variable, "").strip()):
             yield Finding("settings", "default", name, shown if name == "counter_origin" else facts["default"])
+        elif isinstance(value, str) and os.path.isabs(value) and not os.path.exists(value):
+            reason = f"{value} does not exist, or this user cannot see it"
+            yield Finding("settings", "wrong", name, reason, f"correct or unset {given}")
+        else:
+            yield Finding("settings", "ok", name, f"{shown} (from {given})")
     for message in messages:
         name = message.partition(":")[0].removeprefix(PREFIX).removeprefix("--").replace("-", "_").lower()
         subject = name if name in {setting.name for setting in fields(Config)} else "warning"
