@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from itertools import count
 
 import pytest
 from tests.support.stage import Clock
@@ -60,6 +61,18 @@ def test_pressure_is_a_share_of_the_time(scenario: str) -> None:
     shares = {key: (now - before.get(key, 0.0)) / SECONDS for key, now in machine.pressure().items()}
     stalls = HOSTS[scenario].stalls
     assert shares == pytest.approx({key: stalls.get(key, 0.0) for key in shares}), "nothing of the real host"
+
+
+def test_memory_that_the_real_host_lacks_is_not_that_of_the_simulated_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bottleneck of its GPUs would be ``host_memory``, which a test had that ran beside one with OOM kills."""
+    real, kills = SimulatedHost._real, count()
+
+    def kill(host: SimulatedHost, path: str) -> bytes:
+        return b"oom_kill %d\n" % next(kills) if path == "/proc/vmstat" else real(host, path)
+
+    monkeypatch.setattr(SimulatedHost, "_real", kill)
+    machine, _ = simulated("one-core")
+    assert machine.vmstat() == machine.vmstat() == {"oom_kill": 0}
 
 
 def test_quota_throttles_its_share_of_the_periods() -> None:
