@@ -63,8 +63,9 @@ _PAGE = """# Frameworks
 <!-- Written by `python -m tests.slow.frameworks --write`. -->
 
 Each program ran twice, without this package and with it, and sent its spans to an OTLP receiver. The GPU was simulated,
-with a constant power. `right` means that the same spans arrived, that local roots and all spans of at least 0.3 s had
-the energy of their time, and that local roots had CPU time. A local root is a span without a parent in its process.
+with a power of 300 to 700 W. `right` means that the same spans arrived, that local roots and all spans of at least
+0.3 s had the energy of their time, and that local roots had CPU time. A local root is a span without a parent in its
+process.
 Versions: {versions}.
 
 | framework | version | start | spans without / with it | `hw.energy` | `process.cpu.time` | verdict |

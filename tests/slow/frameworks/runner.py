@@ -15,10 +15,10 @@ import psutil
 from tests.slow.frameworks.cases import Case
 from tests.slow.frameworks.driving import Driven
 from tests.slow.frameworks.receiver import Receiver
-from tests.slow.frameworks.verdict import Run
+from tests.slow.frameworks.verdict import LOAD, Run
 from tests.support import children
 from tests.support.waiting import wait_for
-from tests.tools.load import WAVERING, loaded
+from tests.tools.load import loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
 QUIET = 1.5  # seconds without a new span after which a server has exported all of them
@@ -34,7 +34,7 @@ def run(case: Case, environment: Path, ours: Path | None, openai: str, folder: P
         openai: The address of the model.
         folder: An empty folder for its files.
     """
-    fake = FakeNvml(folder, {**loaded(h100(0), WAVERING), "ComputeRunningProcesses": ""})
+    fake = FakeNvml(folder, {**loaded(h100(0), LOAD), "ComputeRunningProcesses": ""})
     with Receiver() as receiver:
         words = {"folder": str(folder), "port": str(_free_port()), "endpoint": receiver.endpoint}
         settings = {

@@ -9,9 +9,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from tests.slow.frameworks.cases import CASES
 from tests.slow.frameworks.receiver import Receiver, Span
 from tests.slow.frameworks.report import Row, line, page
-from tests.slow.frameworks.verdict import Counted, Run, judge
+from tests.slow.frameworks.verdict import LOAD, Counted, Run, judge
 from tests.support.children import ROOT
-from tests.tools.load import WAVERING
 
 from opentelemetry import trace
 
@@ -20,7 +19,7 @@ BEGIN = 1_800_000_000.0
 
 def exact(seconds: float) -> float:
     """The joules of a span."""
-    return WAVERING.joules(BEGIN, BEGIN + seconds)
+    return LOAD.joules(BEGIN, BEGIN + seconds)
 
 
 def span(name: str, parent: str = "", seconds: float = 1.0, error: float = 0.0) -> Span:
