@@ -80,10 +80,11 @@ def test_setting_of_a_new_vendor_is_a_flag_with_help(path: str) -> None:
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ("/opt/acme-smi", f"/opt/acme-smi (from {VARIABLE})"),
+        (sys.executable, f"{sys.executable} (from {VARIABLE})"),
+        ("/opt/acme-smi", f"/opt/acme-smi does not exist, or this user cannot see it → correct or unset {VARIABLE}"),
         ("acme-smi", f"{VARIABLE}: 'acme-smi' is not {FORM}; using the default (auto)"),
     ],
-    ids=["valid", "invalid"],
+    ids=["valid", "missing", "invalid"],
 )
 def test_setting_of_a_new_vendor_is_checked_by_doctor(path: str, value: str, shown: str) -> None:
     line = [sys.executable, "-m", package.__name__, "doctor", "--sources=acme"]
