@@ -189,6 +189,34 @@ def test_same_meter_provider_twice_reports_once(
     assert application.points()  # fails for duplicate series
 
 
+def test_settings_of_a_second_call_are_ignored_with_a_warning(
+    instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in a program that opentelemetry-instrument has started."""
+    instrumentor.instrument(meter_provider=application.provider, sources=["process"])
+    settings: dict[str, Any] = {"sources": ["host"], "sample_interval": 0.5, "preset": None}
+    text = (
+        "Hardware telemetry has started already, without sources, sample_interval; call uninstrument() first, or set "
+        "OTEL_PYTHON_HARDWARE_SOURCES"
+    )
+    other = Application()
+    instrumentor.instrument(meter_provider=other.provider, **settings)
+    assert caplog.messages == [text]
+    with HardwareInstrumentor(**settings):
+        assert caplog.messages[1:] == [text, "Attempting to instrument while already instrumented"]
+        assert "process.uptime" in other.names()
+    other.provider.shutdown()
+
+
+def test_settings_of_the_constructor_are_used_once(
+    instrumentor: HardwareInstrumentor, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = HardwareInstrumentor(sources=["process"])
+    ours.instrument()
+    with ours:
+        assert [each for each in caplog.messages if "started already" in each] == []
+
+
 def test_concurrent_instrument_starts_one_session(
     instrumentor: HardwareInstrumentor, application: Application, before: Left
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type:
 from opentelemetry.metrics import get_meter_provider
 
 from opentelemetry.instrumentation.hardware.sdk import import_early
-from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
 from opentelemetry.instrumentation.hardware.system.limits import shortage
@@ -76,6 +77,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             os.register_at_fork(after_in_child=self._forked)
             self._has_fork_hook = True
         with telemetry.lock:
+            ignored = [row.name for row in fields(Config) if kwargs.get(row.name) is not None]
+            if telemetry.is_running and ignored:
+                text = "Hardware telemetry has started already, without %s; call uninstrument() first, or set %s%s"
+                _LOG.warning(text, ", ".join(ignored), PREFIX, ignored[0].upper())
             try:
                 session = telemetry.session
                 if session is not None and provider is not None and not telemetry.reports_to(provider):
@@ -85,7 +90,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 _LOG.exception("Hardware telemetry cannot be reported to %r", provider)
                 return
             super().instrument(**kwargs)
-            if not telemetry.is_running:  # it could not start
+            if telemetry.is_running:
+                self._defaults = {}
+            else:  # it could not start
                 self._allow_another_attempt()
 
     def _allow_another_attempt(self) -> None:
@@ -102,8 +109,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             super().uninstrument(**kwargs)
 
     def __enter__(self) -> HardwareInstrumentor:
-        """Start, unless ``instrument()`` was called."""
-        if not self.is_instrumented_by_opentelemetry:
+        """Start, unless ``instrument()`` was called before."""
+        if self._defaults or not self.is_instrumented_by_opentelemetry:
             self.instrument()
         return self
 
