@@ -238,6 +238,17 @@ def test_invalid_variable_uses_default_and_warns(name: str, value: str, caplog: 
     assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
 
 
+def test_message_about_a_long_value_is_short(caplog: pytest.LogCaptureFixture) -> None:
+    word = f"http://user:{'secret' * 20_000}@host"
+    Config.read({"sample_interval": word}, {})
+    Config.read({"sample_interval": "x" * 120_000}, {})
+    redacted, long = caplog.messages
+    assert "secret" not in redacted
+    assert len(long) < 1100
+    assert long.startswith("sample_interval: 'xxx")
+    assert long.endswith("such as 2 or 0.5; using the default (2)")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "kept", "dropped"),
     [(name, *case) for name, cases in PARTLY_WRONG.items() for case in cases],

@@ -25,6 +25,8 @@ Word: TypeAlias = "Callable[[str], str | None]"  # returns the normalized word, 
 
 SPAN_FIELDS: Final = ("name", "kind", "scope")  # what the words of ``SPANS_FILTER`` refer to
 
+_SHOWN: Final = 500  # characters of begin and end of a message about a long value
+
 _ADDRESS: Final = re.compile(r"[^\s:/]+:[0-9]{1,5}|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}|(unix:)?/\S+")
 
 
@@ -36,7 +38,8 @@ class InvalidValueError(ValueError):
     """
 
     def __init__(self, message: str, valid: Sequence[str] | Endpoints | Words = ()) -> None:
-        super().__init__(redacted(message))
+        text = redacted(message)
+        super().__init__(text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]} ... {text[-_SHOWN:]}")
         self.valid = valid
 
 
