@@ -189,14 +189,14 @@ def test_same_meter_provider_twice_reports_once(
     assert application.points()  # fails for duplicate series
 
 
-def test_settings_of_a_second_call_are_ignored_with_a_warning(
+def test_other_settings_of_a_second_call_are_ignored_with_a_warning(
     instrumentor: HardwareInstrumentor, application: Application, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As in a program that opentelemetry-instrument has started."""
-    instrumentor.instrument(meter_provider=application.provider, sources=["process"])
-    settings: dict[str, Any] = {"sources": ["host"], "sample_interval": 0.5, "preset": None}
+    instrumentor.instrument(meter_provider=application.provider, sources=["process"], exit_timeout=2)
+    settings: dict[str, Any] = {"sources": ["host"], "exit_timeout": "2", "sample_interval": 0.5, "preset": None}
     text = (
-        "Hardware telemetry has started already, without sources, sample_interval; call uninstrument() first, or set "
+        "Hardware telemetry runs already, with other sources, sample_interval; call uninstrument() first, or set "
         "OTEL_PYTHON_HARDWARE_SOURCES"
     )
     other = Application()
@@ -214,7 +214,7 @@ def test_settings_of_the_constructor_are_used_once(
     ours = HardwareInstrumentor(sources=["process"])
     ours.instrument()
     with ours:
-        assert [each for each in caplog.messages if "started already" in each] == []
+        assert [each for each in caplog.messages if "runs already" in each] == []
 
 
 def test_concurrent_instrument_starts_one_session(

@@ -77,11 +77,14 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             os.register_at_fork(after_in_child=self._forked)
             self._has_fork_hook = True
         with telemetry.lock:
-            ignored = [row.name for row in fields(Config) if kwargs.get(row.name) is not None]
-            if telemetry.is_running and ignored:
-                text = "Hardware telemetry has started already, without %s; call uninstrument() first, or set %s%s"
-                _LOG.warning(text, ", ".join(ignored), PREFIX, ignored[0].upper())
             try:
+                if telemetry.is_running and telemetry.config is not None:
+                    given = {row.name: kwargs[row.name] for row in fields(Config) if kwargs.get(row.name) is not None}
+                    wanted = Config.read(given, {})
+                    ignored = [name for name in given if getattr(wanted, name) != getattr(telemetry.config, name)]
+                    if ignored:
+                        text = "Hardware telemetry runs already, with other %s; call uninstrument() first, or set %s%s"
+                        _LOG.warning(text, ", ".join(ignored), PREFIX, ignored[0].upper())
                 session = telemetry.session
                 if session is not None and provider is not None and not telemetry.reports_to(provider):
                     telemetry.attach(provider, session)
