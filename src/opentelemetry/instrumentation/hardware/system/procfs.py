@@ -74,7 +74,7 @@ def meminfo(text: bytes) -> tuple[Memory | None, Swap | None]:
 def _bytes(text: bytes, label: bytes) -> int | None:
     """A line of ``/proc/meminfo``, which is in KiB, in bytes."""
     kib = entry(text, label, b" kB\n")
-    return None if kib is None else kib << 10
+    return None if kib is None or kib < 0 else kib << 10
 
 
 def vmstat(text: bytes) -> dict[str, int]:
