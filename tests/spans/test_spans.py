@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, Samp
 from tests.support.children import PATIENCE, run
 from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
-from tests.tools.load import WAVERING, Constant, Load, check_energy, is_near, loaded
+from tests.tools.load import WAVERING, Constant, Load, check_energy, loaded
 from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed
 
 from opentelemetry import trace
@@ -405,12 +405,13 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
     check_energy(found, request.start_time / 1e9, request.end_time / 1e9)
     # A busy machine may pause between two begins or ends.
     edges = [*begins, request.end_time / 1e9]
-    share = sum(WAVERING.joules(begin, edges[count], 0) / count for count, begin in enumerate(begins, 1))
-    uncertainty = found[c.SPAN_UNCERTAINTY.name]
-    assert is_near(found[c.SPAN_SHARE_ENERGY.name], uncertainty / 10, share)
+    parts = [WAVERING.joules(begin, edges[count], 0) for count, begin in enumerate(begins, 1)]
+    share = sum(part / count for count, part in enumerate(parts, 1)) / sum(parts)
+    assert found[c.SPAN_SHARE_ENERGY.name] == pytest.approx(found[ENERGY] * share, rel=0.02)
     assert dict(point.attributes) == {c.SPAN_NAME: "request", c.SPAN_KIND: "internal", c.REQUEST_MODEL: "llama"}
     assert point.count == 10
-    assert is_near(point.sum, uncertainty, WAVERING.joules(begins[0], ends[-1], 0))
+    energy = found[ENERGY] + WAVERING.joules(edges[-1], ends[-1], 0)
+    assert point.sum == pytest.approx(energy, abs=found[c.SPAN_UNCERTAINTY.name])
     assert [each.trace_id for each in point.exemplars] == [ten.ended().get_span_context().trace_id]  # type: ignore[union-attr]
 
 

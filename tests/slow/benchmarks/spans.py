@@ -1,8 +1,8 @@
 """What a span costs on the thread of the application: with our processor, beside the SDK alone.
 
 A span of two seconds has all attributes of a GPU and of the process, a short root has its CPU time, and a short child,
-which most spans are, has none. The rows are filled
-beforehand, and no thread of ours runs, so the figures are those of the calls alone.
+which most spans are, has none. The rows are filled beforehand, and no thread of ours runs, so the figures are those of
+the calls alone.
 
 The medians are differences between spans with and without our processor. The 99th percentile is that of the time in our
 code, which is measured for each span. The difference between two 99th percentiles would be that of the machine instead:

@@ -40,6 +40,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     _telemetry: Telemetry
     _deferred: list[Callable[[], None]]
     _pid: int
+    _config: Config | None = None  # with which it started
     _has_fork_hook = False
     _defaults: Mapping[str, Any] = MappingProxyType({})
 
@@ -78,10 +79,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             self._has_fork_hook = True
         with telemetry.lock:
             try:
-                if telemetry.is_running and telemetry.config is not None:
+                if telemetry.is_running and self._config is not None:
                     given = {row.name: kwargs[row.name] for row in fields(Config) if kwargs.get(row.name) is not None}
                     wanted = Config.read(given, {})
-                    ignored = [name for name in given if getattr(wanted, name) != getattr(telemetry.config, name)]
+                    ignored = [name for name in given if getattr(wanted, name) != getattr(self._config, name)]
                     if ignored:
                         text = "Hardware telemetry runs already, with other %s; call uninstrument() first, or set %s%s"
                         _LOG.warning(text, ", ".join(ignored), PREFIX, ignored[0].upper())
@@ -141,7 +142,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 telemetry.report(provider, session)
                 session.start()  # its caller may show what it reads
                 return
-            config = Config.read(kwargs)
+            config = self._config = Config.read(kwargs)
             telemetry.join(config)
             if uwsgi.forks_later():
                 self._deferred.append(again)  # it starts after the fork, in each worker

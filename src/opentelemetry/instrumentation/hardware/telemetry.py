@@ -54,7 +54,6 @@ class Telemetry:
 
     Attributes:
         lock: Held while it starts or stops.
-        config: The settings with which it started.
         session: What is read in this process; None with an agent, or before the start.
         agent: The process that reads instead.
         recorder: Measures spans, from the first start on.
@@ -65,7 +64,6 @@ class Telemetry:
 
     def __init__(self, has_failed: Callable[[], None]) -> None:
         self.lock = threading.RLock()
-        self.config: Config | None = None
         self.session: Session | None = None
         self.agent: Agent | None = None
         self.recorder: SpanRecorder | None = None
@@ -95,7 +93,6 @@ class Telemetry:
             config: The settings.
             options: Those of them that were given in code.
         """
-        self.config = config
         if config.mode == "agent" and _needs_agent(config) and self._start_agent(provider, config, options):
             return
         self._start_session(provider, config)

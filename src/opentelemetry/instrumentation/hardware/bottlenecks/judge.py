@@ -16,7 +16,7 @@ _WARM_UP: Final = 120.0  # seconds of a program for which there is no verdict: i
 
 _LOADING: Final = 0.02  # growth of the memory in use, as a share of all per second, that is loading
 
-LEAST: Final = 40.0  # seconds without whose samples there is no verdict
+LEAST: Final = 40.0  # a verdict needs the samples of so many seconds
 
 _EMPTY: Final = 0.02  # highest share of the memory that an unused GPU uses
 _QUIET: Final = 0.05  # and of the time
