@@ -388,10 +388,11 @@ def test_memory_is_known_without_memavailable() -> None:
 def test_negative_size_in_meminfo_is_unknown() -> None:
     machine = old(0)
     files = _files(machine)
-    files["/proc/meminfo"] = f"{files['/proc/meminfo']}MemAvailable:   -1 kB\n"
+    files["/proc/meminfo"] = str(files["/proc/meminfo"]) + "MemAvailable:   -1 kB\n"
     found = _read(machine)
     assert sum(series_of(found, c.SYSTEM_MEMORY_USAGE).values()) == value(found, c.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
-    assert min(series_of(found, c.SYSTEM_MEMORY_UTILIZATION).values()) > 0
+    shares = series_of(found, c.SYSTEM_MEMORY_UTILIZATION).values()
+    assert all(isinstance(share, float) and share > 0.0 for share in shares)
 
 
 def test_cpus_that_go_offline_are_noticed() -> None:
