@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -31,6 +33,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
 from opentelemetry.instrumentation.hardware.spans.shares import Share, Shares
@@ -389,6 +392,25 @@ def test_unattributed_energy_never_decreases() -> None:
         values.append(program.shares.unattributed)
     assert values == sorted(values)
     assert values[-1] == pytest.approx(program.total(), abs=10.0), "at most the energy of one interval more"
+
+
+def test_operation_without_energy_counts_where_the_energy_is_known() -> None:
+    """What was extrapolated for the span before is all that the device used."""
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+    program = Simulation(lambda now: 100.0 * min(now, 110.21))
+    program.recorder._metric = EnergyByOperation(meters)
+    for begin, name in ((110.22, "before"), (110.28, "short")):
+        program.start(begin, name)
+        program.end(begin + 0.05, name)
+    program.ledger.use((), is_known=True)
+    program.start(110.4, "unknown")
+    program.end(110.45, "unknown")
+    data = reader.get_metrics_data()
+    assert data is not None
+    points: Any = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
+    found = {point.attributes[c.SPAN_NAME]: (point.count, point.sum) for point in points}
+    assert found == {"before": (1, near(5.0)), "short": (1, 0.0)}
 
 
 # -- any spans

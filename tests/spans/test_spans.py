@@ -153,7 +153,8 @@ def test_span_has_energy_busy_time_and_memory_of_the_gpu_in_use(
     check_energy(found, begin, end)
     busy = (WAVERING.joules(begin, end) - WAVERING.base * (end - begin)) / (WAVERING.peak - WAVERING.base)
     assert found[c.SPAN_GPU_TIME.name] == pytest.approx(busy, abs=0.3 * (end - begin)), "the driver gives means"
-    assert found[c.SPAN_GPU_UTILIZATION.name] == pytest.approx(found[c.SPAN_GPU_TIME.name] / (end - begin), rel=1e-3)
+    seconds = found[c.SPAN_GPU_TIME.name] / found[c.SPAN_GPU_UTILIZATION.name]  # both have four digits
+    assert LONG * 0.999 < seconds < (end - begin) * 1.001, "a pause between its last reading and its end is left out"
     assert found[c.SPAN_GPU_MEMORY_PEAK.name] > 1000 * MIB
     assert found[c.SPAN_SHARE_ENERGY.name] == found[ENERGY], "it was alone"
 

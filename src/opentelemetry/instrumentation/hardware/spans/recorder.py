@@ -248,7 +248,7 @@ class SpanRecorder:
         share = shares.end(span_id, energy, tokens, is_kept)
         if share is None:
             return {}
-        if metric is not None and share.energy > 0.0:
+        if metric is not None:  # also 0 J: sum and count give the mean of an operation
             metric.record(share.energy, span, operation or (span.name, span.kind, attributes.get(c.REQUEST_MODEL)))
         if energy is None:
             return {}

@@ -225,7 +225,7 @@ class Shares:
             return None
         if share.since is not None:
             self._claim(share, tokens)
-        is_known = True
+        is_known = self._timeline.is_known
         if energy is not None:
             whole = self._timeline.joules(self._timeline.slots[-1].end) - self._timeline.joules(share.begin)
             is_known = whole > 0.0

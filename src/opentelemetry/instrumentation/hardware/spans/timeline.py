@@ -48,6 +48,7 @@ class Timeline:
 
     Attributes:
         slots: The slots, oldest first. The newest is not closed.
+        is_known: Whether the energy of the newest closed slot is known.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Timeline:
         wall_clock: Callable[[], float],
     ) -> None:
         self.slots = [Slot(clock(), 0.0, 0.0, 0.0)]
+        self.is_known = False
         self._rows = rows
         self._clock = clock
         self._wall_clock = wall_clock
@@ -106,10 +108,12 @@ class Timeline:
     def _increase(self, begin: float, end: float) -> float:
         """Return the joules of the devices in use between two instants. What is unknown now is counted when known."""
         increase, offset = 0.0, self._wall_clock() - self._clock()
+        self.is_known = False
         for rows in self._rows():
             total = rows.total(end + offset) if rows.kind == ACCELERATOR and rows.use else None
             if total is None:
                 continue
+            self.is_known = True
             last = self._totals.get(rows)
             if last is None:  # it is used, or read, for the first time
                 last = rows.total(begin + offset) or total
