@@ -320,6 +320,12 @@ def test_prometheus_stores_what_is_written_with_tls(tmp_path: Path, trusted: Cer
             wait(lambda: secure.query('trial_io_bytes_total{host_name="desk"}'), PATIENCE, near.log.read_text)
 
 
+def test_remote_write_has_a_longer_timeout_than_its_queue() -> None:
+    """Its own timeout is an error that the queue does not retry."""
+    queue, remote_write = map(int, re.findall(r"^    timeout: (\d+)s", PROMETHEUS.read_text(), re.MULTILINE))
+    assert queue < remote_write
+
+
 def gateway(folder: Path, trusted: Certificate, *backends: Config, **environment: str) -> Collector:
     """A gateway that writes what it sends to a backend to files."""
     files = {

@@ -32,7 +32,7 @@ def _losses(folder: Path, arguments: argparse.Namespace) -> bool:
         for kind in get_args(losses.Kind)
         if kind in arguments.store
     ]
-    return not any(outcome.missing for outcome in outcomes)
+    return not any(outcome.missing or outcome.dropped for outcome in outcomes)
 
 
 def main() -> int:

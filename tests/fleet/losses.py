@@ -26,10 +26,15 @@ Kind = Literal["victoriametrics", "prometheus"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run has found, in samples: one for each point of each accepted export."""
+    """What a run has found, in samples: one for each point of each accepted export.
+
+    Attributes:
+        dropped: How often a Collector has logged that it dropped data, also if that had arrived before.
+    """
 
     accepted: int
     missing: int
+    dropped: int
     refused: int
     seconds_to_drain: float
 
@@ -37,7 +42,7 @@ class Outcome:
         stored = self.accepted - self.missing
         return (
             f"{stored:,} of {self.accepted:,} samples stored, {self.missing:,} lost; "
-            f"{self.refused} exports refused, complete {self.seconds_to_drain:.0f} s after the last one"
+            f"data dropped {self.dropped} times; {self.refused} exports refused, complete {self.seconds_to_drain:.0f} s after the last one"
         )
 
 
@@ -64,7 +69,7 @@ def run(
         hosts: How many hosts.
         every: Seconds between the exports of a host.
         pause: Seconds between two failures.
-        outage: Seconds for which the database is away, and the host is cut off.
+        outage: Seconds for which the database is away, for which it hangs, and for which the host is cut off.
         agent_more: Further settings of the agent's Collector.
         gateway_more: Further settings of the gateway.
         patience: Seconds in which everything must have arrived after the last failure.
@@ -113,6 +118,11 @@ def run(
             time.sleep(outage / 2)
             store.__enter__()
             time.sleep(pause)
+            step(f"the database hangs for {outage:g} s")
+            store.hang()
+            time.sleep(outage)
+            store.hang(False)
+            time.sleep(pause)
             step(f"the host is cut off for {outage:g} s; meanwhile, the agent's Collector is killed")
             cable.pull()
             time.sleep(outage / 2)
@@ -127,7 +137,8 @@ def run(
             time.sleep(1)
         drained = time.monotonic() - ended
         accepted = sent.points * sum(map(len, sent.accepted.values()))
-        outcome = Outcome(accepted, lost, sent.refused, drained)
+        dropped = sum(each.log.read_text().count("Dropping data") for each in (agent, gateway))
+        outcome = Outcome(accepted, lost, dropped, sent.refused, drained)
         step(str(outcome))
         return outcome
 

@@ -89,7 +89,7 @@ class Collector(Daemon):
         self, directory: Path, *configs: Config, environment: Mapping[str, str] | None = None, seconds: float = 60.0
     ) -> None:
         directory = own(directory, "otelcol")
-        grpc, http, prometheus, health = free_addresses(4)
+        grpc, http, prometheus, health, queue = free_addresses(5)
         self.grpc = f"http://{grpc}"
         self.http = f"http://{http}"
         self.prometheus = f"http://{prometheus}/metrics"
@@ -101,6 +101,7 @@ class Collector(Daemon):
             "OTLP_HTTP_ENDPOINT": http,
             "PROMETHEUS_ENDPOINT": prometheus,
             "HEALTH_CHECK_ENDPOINT": health,
+            "PROMETHEUS_QUEUE_ENDPOINT": queue,
             "TELEMETRY_DIRECTORY": str(directory),
             "QUEUE_DIRECTORY": str(directory / "queue"),
         }

@@ -157,6 +157,10 @@ class Daemon:
         """Ask the server to end. `__enter__` starts it again."""
         self._stop()
 
+    def hang(self, hanging: bool = True) -> None:
+        """Keep the server from running, with its connections open, or let it go on."""
+        os.kill(self.pid, signal.SIGSTOP if hanging else signal.SIGCONT)
+
     def _answers(self) -> bool:
         assert self._process is not None
         status = self._process.poll()
