@@ -105,7 +105,7 @@ class Points:
         return {index: str(facts[c.HW_ID]) for index, facts in found.items() if facts.get(c.HW_VENDOR) == vendor}
 
     def numbered(self, prefix: str) -> dict[int, str]:
-        """``hw.id`` of the devices whose ids are the prefix and a number."""
+        """``hw.id`` of the devices whose ID is the prefix followed by a number."""
         found = {device: re.fullmatch(f"(?:{prefix})([0-9]+)", device) for _, device, _ in self._index}
         return {int(match[1]): device for device, match in found.items() if match}
 

@@ -95,7 +95,7 @@ class Source(ABC):
         updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, for the devices whose
             driver reports it.
         rows: Prefixes of the names of its metrics.
-        of_all_processes: Whether it is for a process that observes no program, and so reports all.
+        of_all_processes: Whether it reports all processes, because the process observes no program.
         unsupported: What this machine does not report and why, a sentence each; shown by ``doctor``.
         errors: What was wrong with the newest reading though it has points, a sentence each. The source counts as down.
     """
