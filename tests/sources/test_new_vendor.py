@@ -1,4 +1,4 @@
-"""A new vendor with a setting is one folder: no other file of the package is changed."""
+"""A new vendor is one folder, and a row for its setting. No other file of the package is changed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ class Acme(AcceleratorSource):
         return iter(())
 """
 
-SETTINGS = """
-from opentelemetry.instrumentation.hardware.settings.parsing import path, setting
-
-SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
+ROW = """
+    acme_smi: str | None = setting(path("acme-smi"), "auto", "The tool of Acme.")
 """
 
 FORM = "auto, off or the absolute path of acme-smi"
@@ -50,18 +48,20 @@ print(reference.pages()["configuration.md"])
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """PYTHONPATH with the package and a folder of one more vendor."""
+    """PYTHONPATH with the package, and with one more vendor and its setting."""
     ours = Path(package.__file__).parent
     top = tmp_path_factory.mktemp("package")
-    sources = top.joinpath(*package.__name__.split("."), "sources")
-    vendor = sources / "acme"
-    vendor.mkdir(parents=True)
-    for original, copy in ((ours, sources.parent), (ours / "sources", sources)):
-        for file in original.iterdir():
-            if file.name not in ("sources", "__pycache__"):
-                (copy / file.name).symlink_to(file)
-    (vendor / "__init__.py").write_text(SOURCE)
-    (vendor / "settings.py").write_text(SETTINGS)
+    copy = top.joinpath(*package.__name__.split("."))
+    changed = copy / "sources" / "acme" / "__init__.py", copy / "settings" / "table.py"
+    for file in changed:
+        file.parent.mkdir(parents=True)
+    for folder in (".", "sources", "settings"):
+        for file in (ours / folder).iterdir():
+            if file.name not in ("sources", "settings", "table.py", "__pycache__"):
+                (copy / folder / file.name).symlink_to(file)
+    vendor, table = changed
+    vendor.write_text(SOURCE)
+    table.write_text((ours / "settings" / "table.py").read_text() + ROW)
     return f"{top}:{ROOT / '.ci'}"
 
 

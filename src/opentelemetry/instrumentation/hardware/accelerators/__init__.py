@@ -15,9 +15,9 @@
         def visibility(self) -> VisibilityRule:
             return VisibilityRule("Acme NPU", "hw.npu.*", ("ACME_VISIBLE_DEVICES",), visible)
 
-Its ``settings.py`` declares the settings of the drivers, which are shown and read like all others::
+Its settings are rows in ``settings/table.py``::
 
-    SETTINGS = {"acme_smi": setting(path("acme-smi"), "auto", "The tool of Acme.")}
+    acme_smi: str | None = setting(path("acme-smi"), "auto", "The tool of Acme.")
 
 Errors:
 

@@ -26,7 +26,9 @@ SPAN_ENERGY: Final = SpanAttribute(
     "hw.energy", "J", "Energy of the accelerators that the process and its descendants use, while the span ran."
 )
 SPAN_UNCERTAINTY: Final = SpanAttribute(
-    "hw.uncertainty.energy", "J", "Bound of the error of hw.energy. A span whose energy is below its bound has neither attribute."
+    "hw.uncertainty.energy",
+    "J",
+    "Bound of the error of hw.energy. A span whose energy is below its bound has neither attribute.",
 )
 SPAN_SHARE_ENERGY: Final = SpanAttribute(
     "hw.share.energy",
