@@ -41,8 +41,8 @@ class Outcome:
     def __str__(self) -> str:
         stored = self.accepted - self.missing
         return (
-            f"{stored:,} of {self.accepted:,} samples stored, {self.missing:,} lost; data dropped {self.dropped} times; "
-            f"{self.refused} exports refused, complete {self.seconds_to_drain:.0f} s after the last one"
+            f"{stored:,} of {self.accepted:,} samples stored, {self.missing:,} lost; {self.refused} exports refused, "
+            f"data dropped {self.dropped} times, complete {self.seconds_to_drain:.0f} s after the last one"
         )
 
 
