@@ -112,7 +112,7 @@ OWN_ATTRIBUTES: Final[Mapping[str, tuple[str, tuple[str, ...] | tuple[int, ...]]
     GPU_LINK_NUMBER: ("Number of one of several links of a kind.", (0, 17)),
     THROTTLE_REASON: ("Why the clocks were throttled.", ("power_cap", "thermal_hw")),
     GPU_BOTTLENECK: (
-        "What holds the GPU back, as otel-hardware why says it; none, waiting or unknown if no rule matches.",
+        "What holds the GPU back, as reported by otel-hardware why; none, waiting or unknown if no rule matches.",
         ("none", "storage", "throttled"),
     ),
     FREQUENCY_DOMAIN: ("Part of the GPU with a clock of its own.", ("graphics", "memory", "sm")),
