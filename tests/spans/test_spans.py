@@ -365,7 +365,8 @@ def test_shares_and_the_metric_by_operation_add_up_to_the_energy(
     most = WAVERING.peak * (short.end_time - short.start_time) / 1e9
     least = 0.5 * WAVERING.base / WAVERING.peak * most
     # It has no bound of its own. Its readings are those of its parent, which a busy machine delays.
-    assert least < metric["short"] < 1.5 * most + error, "the power of the 0.1 s around it"
+    # 0: the reading before came late, and what was extrapolated until then is all that the device used.
+    assert metric["short"] == 0.0 or least < metric["short"] < 1.5 * most + error, "the power of the 0.1 s around it"
     assert sum(metric.values()) == pytest.approx(found["parent"][ENERGY], abs=error)
     assert rest.value > 0.0, "the energy before and after the spans"
 
