@@ -142,8 +142,9 @@ def test_span_has_energy_busy_time_and_memory_of_the_gpu_in_use(
     machine(gpu(), gpu(ComputeRunningProcesses="", UUID="GPU-idle"))
     with global_provider(tracing.provider):
         wait_for_readings(0.5)
-        with tracing.tracer.start_as_current_span("step"):
+        with tracing.tracer.start_as_current_span("step", end_on_exit=False) as step:
             time.sleep(LONG)
+            step.end(time.time_ns())  # otherwise the SDK's end comes after the last reading, on a busy machine later
     span = tracing.ended()
     found: dict[str, Any] = dict(span.attributes or {})
     assert set(found) >= {*GPU_ATTRIBUTES, c.SPAN_SHARE_ENERGY.name}
@@ -153,8 +154,7 @@ def test_span_has_energy_busy_time_and_memory_of_the_gpu_in_use(
     check_energy(found, begin, end)
     busy = (WAVERING.joules(begin, end) - WAVERING.base * (end - begin)) / (WAVERING.peak - WAVERING.base)
     assert found[c.SPAN_GPU_TIME.name] == pytest.approx(busy, abs=0.3 * (end - begin)), "the driver gives means"
-    seconds = found[c.SPAN_GPU_TIME.name] / found[c.SPAN_GPU_UTILIZATION.name]  # both have four digits
-    assert LONG * 0.999 < seconds < (end - begin) * 1.001, "a pause between its last reading and its end is left out"
+    assert found[c.SPAN_GPU_UTILIZATION.name] == pytest.approx(found[c.SPAN_GPU_TIME.name] / (end - begin), rel=1e-3)
     assert found[c.SPAN_GPU_MEMORY_PEAK.name] > 1000 * MIB
     assert found[c.SPAN_SHARE_ENERGY.name] == found[ENERGY], "it was alone"
 
@@ -346,6 +346,7 @@ def test_shares_and_the_metric_by_operation_add_up_to_the_energy(
             time.sleep(0.5)
             with tracing.tracer.start_as_current_span("child"):
                 time.sleep(1.0)
+            wait_for_readings(0.0)  # what was extrapolated at the end of the child may be too high until then
             with tracing.tracer.start_as_current_span("short"):
                 time.sleep(0.05)
         wait_for_readings(1.5)
@@ -365,8 +366,7 @@ def test_shares_and_the_metric_by_operation_add_up_to_the_energy(
     most = WAVERING.peak * (short.end_time - short.start_time) / 1e9
     least = 0.5 * WAVERING.base / WAVERING.peak * most
     # It has no bound of its own. Its readings are those of its parent, which a busy machine delays.
-    # 0: the reading before came late, and what was extrapolated until then is all that the device used.
-    assert metric["short"] == 0.0 or least < metric["short"] < 1.5 * most + error, "the power of the 0.1 s around it"
+    assert least < metric["short"] < 1.5 * most + error, "the power of the 0.1 s around it"
     assert sum(metric.values()) == pytest.approx(found["parent"][ENERGY], abs=error)
     assert rest.value > 0.0, "the energy before and after the spans"
 
@@ -391,7 +391,6 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
     with global_provider(ten.provider):
         wait_for_readings(0.5)
         spans, begins, ends = [], [], []
-        newest = rows()[0].newest
         for _ in range(10):
             spans.append(ten.tracer.start_span("request", attributes={c.REQUEST_MODEL: "llama"}))
             begins.append(time.time())
@@ -414,9 +413,7 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
     assert dict(point.attributes) == {c.SPAN_NAME: "request", c.SPAN_KIND: "internal", c.REQUEST_MODEL: "llama"}
     assert point.count == 10
     energy = found[ENERGY] + WAVERING.joules(edges[-1], ends[-1], 0)
-    # What the device had used at the first begin is extrapolated from the reading before, and the span's own is not.
-    extrapolated = (WAVERING.peak - WAVERING.base) * (begins[0] - newest)
-    assert point.sum == pytest.approx(energy, abs=found[c.SPAN_UNCERTAINTY.name] + extrapolated)
+    assert point.sum == pytest.approx(energy, abs=found[c.SPAN_UNCERTAINTY.name])
     assert [each.trace_id for each in point.exemplars] == [ten.ended().get_span_context().trace_id]  # type: ignore[union-attr]
 
 
