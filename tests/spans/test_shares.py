@@ -160,6 +160,18 @@ def test_power_that_jumps_where_a_child_begins_and_ends_is_that_of_the_child() -
     assert program.found() == {"parent": near(200.0), "child": near(700.0)}
 
 
+def test_power_that_jumps_after_the_newest_reading_is_that_of_the_child() -> None:
+    """Another source, such as the process, is read between the begin of the child and the next reading of the GPU."""
+    program = Simulation(lambda now: 100.0 * now + 600.0 * max(0.0, now - 110.9))
+    program.start(110.0, "parent")
+    program.start(110.96, "child", "parent")
+    program.go_to(110.97)
+    program.shares.advance()
+    program.end(111.96, "child")
+    program.end(113.0, "parent")
+    assert program.found() == {"parent": near(860.0), "child": near(700.0)}
+
+
 def test_share_of_a_span_that_is_too_short_to_be_measured_is_that_of_its_parent() -> None:
     program = Simulation()
     program.start(110.0, "parent")

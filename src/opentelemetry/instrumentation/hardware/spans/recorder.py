@@ -116,7 +116,7 @@ class SpanRecorder:
             self.fail()
 
     def advance(self) -> None:
-        """Take over the energy up to now. Called by our threads after their readings."""
+        """Take over the energy that has been read. Called by our threads after their readings."""
         session, demand, shares = self._session, self._demand, self.shares
         if session is None or demand is None:
             return

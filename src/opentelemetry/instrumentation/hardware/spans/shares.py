@@ -9,7 +9,8 @@ share never exceeds the span's energy, and equals it if the span was alone. What
 By tokens, which are known when a span ends, a span claims more or less than its presence, and those that end later
 divide the rest.
 
-Spans only note when they begin and end. The notes are taken over when a share is read, and by our threads.
+Spans only note when they begin and end. The notes are taken over when a share is read, and by our threads, which wait
+until the energy of that time has been read: what is extrapolated may be wrong.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Any, Final, TypeAlias
 
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
@@ -178,13 +180,14 @@ class Shares:
     # -- our threads
 
     def advance(self) -> None:
-        """Take over the notes, and the energy up to now. Called by our threads."""
+        """Take over the notes and the energy, up to the newest reading. Called by our threads."""
         if self._pid != os.getpid():
             return
         self._acquire()
         try:
-            self._take_over()
-            self._advance(self._clock())
+            read = self._timeline.read_until(self._clock())
+            self._take_over(read)
+            self._advance(read)
             pending = sum(share.energy for share in self._open.values())
             pending += sum(slot.open * slot.power for slot in self._timeline.slots)
             used = self._timeline.joules(self._timeline.slots[-1].end)
@@ -199,9 +202,9 @@ class Shares:
 
     # -- with the lock
 
-    def _take_over(self) -> None:
+    def _take_over(self, until: float = inf) -> None:
         notes = self._notes
-        while notes:
+        while notes and notes[0][0] <= until:
             instant, span_id, parent_id, end = notes.popleft()
             self._advance(instant, _EDGE)
             if end is None:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
-from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
+from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LONGEST_GAP, Rows
 
 # If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms.
 _MAX_SLOTS: Final = 600
@@ -91,6 +91,12 @@ class Timeline:
         expected = slot.power or before  # 0: the total before was extrapolated, and too high
         self.slots.append(Slot(slot.end, expected, slot.joules + energy, slot.last))
         return True
+
+    def read_until(self, now: float) -> float:
+        """Return when the devices in use were read last, in monotonic seconds; ``now`` if none is read any more."""
+        now_wall = self._wall_clock()
+        newest = [rows.newest for rows in self._rows() if rows.kind == ACCELERATOR and rows.use]
+        return now - max([0.0, *(now_wall - each for each in newest if now_wall - each <= LONGEST_GAP)])
 
     def forget(self, before: float) -> None:
         """Drop the slots before an instant, and merge older ones if there are too many."""
