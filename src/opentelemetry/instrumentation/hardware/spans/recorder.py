@@ -1,7 +1,6 @@
 """SpanRecorder: adds what the hardware did while a span ran to its attributes, and its joules to a metric.
 
-The attributes are set in ``end()`` of the span, before any processor sees its end, so every exporter has them. The SDK
-has no public hook for this: in ``on_end``, a span cannot be changed. No driver is called in the threads of the program.
+They are set in ``end()`` of the span: ``on_end`` cannot change it. No driver is called in the threads of the program.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded, token_count
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
+from opentelemetry.instrumentation.hardware.spans.hook import TraceHook
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
@@ -56,7 +56,7 @@ class SpanRecorder:
         self._is_ready = False  # the session reads for spans
         self._dividing: Shares | None = None  # the shares, if there are accelerators
         self._restart = restart
-        self._hook = sdk.TraceHook(self._provider_changed, self.begin, self._begin_dropped)
+        self._hook = TraceHook(self._provider_changed, self.begin, self._begin_dropped)
         self._has_failed = False
         self._own: Session | None = None  # of a forked child
         self._metric: EnergyByOperation | None = None
