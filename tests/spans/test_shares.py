@@ -160,7 +160,7 @@ def test_power_that_jumps_where_a_child_begins_and_ends_is_that_of_the_child() -
     assert program.found() == {"parent": near(200.0), "child": near(700.0)}
 
 
-def test_power_that_jumps_after_the_newest_reading_is_that_of_the_child() -> None:
+def test_power_that_jumps_after_the_newest_reading_is_divided_where_the_child_begins() -> None:
     """Another source, such as the process, is read between the begin of the child and the next reading of the GPU."""
     program = Simulation(lambda now: 100.0 * now + 600.0 * max(0.0, now - 110.9))
     program.start(110.0, "parent")

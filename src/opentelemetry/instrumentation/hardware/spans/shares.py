@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
 from opentelemetry.instrumentation.hardware.spans.timeline import Slot, Timeline
 
-# If there are more notes, because our threads are blocked by a driver, a span takes them over, which takes 5 ms.
+# If there are more notes, because our threads wait for a driver, a span takes them over, which takes 5 ms.
 _MAX_NOTES: Final = 2000
 
 # Seconds of the shortest slot that ends where a span begins or ends; of others, INTERVAL.
