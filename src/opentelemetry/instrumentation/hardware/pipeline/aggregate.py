@@ -141,19 +141,17 @@ class Aggregator:
     Args:
         counters: The counters to continue.
         from_start: Count from the first reading instead of from the device's own start.
-        longest_gap: Seconds for which a rate may have been missing from the readings in between to be integrated.
 
     Attributes:
         published: The newest reading; None before the first one and after :meth:`interrupt`.
         metrics: Those that were read since the source was opened.
     """
 
-    def __init__(self, counters: CounterStore, from_start: bool = False, longest_gap: float = 0.0) -> None:
+    def __init__(self, counters: CounterStore, from_start: bool = False) -> None:
         self.published: Published | None = None
         self.metrics: tuple[Metric, ...] = ()
         self._store = counters
         self._from_start = from_start
-        self._longest_gap = longest_gap
         self._counters: dict[Series, Counter] = {}
         self._totals = _NOTHING
         self._peaks: dict[Series, _Peaks] = {}
@@ -225,8 +223,7 @@ class Aggregator:
         if rate is None:
             counter.set(value)
         else:
-            is_known = reading.last is not None and counter.time >= reading.last - self._longest_gap
-            counter.add(rate * (reading.time - counter.time) if is_known else 0.0)
+            counter.add(rate * reading.elapsed if counter.time == reading.last else 0.0)
         counter.time = reading.time
         if GPU_XID in series.attributes:
             reading.add_event(series, counter.total)
