@@ -43,7 +43,7 @@ class CollectionSchedule:
         self._last = now
 
     def _alive(self, now: float) -> dict[Hashable, tuple[float, float]]:
-        """Yield the last collection and the interval of each active reader."""
+        """Return the last collection and the interval of each active reader."""
         return {key: each for key, each in self._readers.items() if now - each[0] <= _MISSED * each[1]}
 
     def due(self, after: float) -> float:
@@ -58,14 +58,15 @@ class CollectionSchedule:
 
     def idle(self, now: float) -> bool:
         """Whether no reader has collected for three intervals."""
-        longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
-        return now - self._last > _MISSED * longest
+        return now - self._last > self._patience(now)
 
     def quiet(self, now: float) -> bool:
         """Whether sampling slows down, because no reader has collected for three intervals."""
-        longest = max((interval for _, interval in self._alive(now).values()), default=self._guess)
-        patience = _MISSED * longest
-        return now - self._last > (patience if self._known else max(patience, _UNKNOWN))
+        return now - self._last > (self._patience(now) if self._known else max(self._patience(now), _UNKNOWN))
+
+    def _patience(self, now: float) -> float:
+        """Return three intervals of the least frequent reader, in seconds."""
+        return _MISSED * max((interval for _, interval in self._alive(now).values()), default=self._guess)
 
 
 def _next(last: float, interval: float, after: float) -> float:
