@@ -10,11 +10,11 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
+from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
 
 try:
     import fcntl
@@ -51,10 +51,9 @@ class LockFile:
             if error.errno in (errno.ELOOP, errno.ENXIO):  # a symbolic link, a pipe
                 raise HostileError(f"{self._path} is no regular file") from None
             raise
-        status = os.fstat(self._descriptor)
-        self._identity = status.st_dev, status.st_ino
+        self._identity = file_identity(self._descriptor)
         try:
-            _check(status, stat.S_ISREG, user, self._path)
+            _check(os.fstat(self._descriptor), stat.S_ISREG, user, self._path)
         except OSError:
             self.close()
             raise
@@ -62,15 +61,10 @@ class LockFile:
     def is_current(self) -> bool:
         """Whether the descriptor is still open, and the file was not removed."""
         try:
-            return self._owns_descriptor() and _identity(os.stat(self._path, follow_symlinks=False)) == self._identity
+            status = os.lstat(self._path)
         except OSError:
             return False
-
-    def _owns_descriptor(self) -> bool:
-        try:
-            return _identity(os.fstat(self._descriptor)) == self._identity
-        except OSError:
-            return False
+        return file_identity(self._descriptor) == self._identity == (status.st_dev, status.st_ino)
 
     def lock(self, byte: int, shared: bool = False) -> bool:
         """Lock a byte, which may be locked by us already. Returns False if another process has it."""
@@ -103,19 +97,15 @@ class LockFile:
 
     def close(self) -> None:
         """Close the file, unless the program has closed the descriptor and uses its number for something else."""
-        if self._owns_descriptor():
+        if file_identity(self._descriptor) == self._identity:
             os.close(self._descriptor)
 
 
 _FLOCK = "@hhqqi0q"  # ``struct flock`` of Linux
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
-
-
-def _check(status: os.stat_result, is_kind: object, user: int, path: str) -> None:
-    if not is_kind(status.st_mode):  # type: ignore[operator]
+def _check(status: os.stat_result, is_kind: Callable[[int], bool], user: int, path: str) -> None:
+    if not is_kind(status.st_mode):
         raise HostileError(f"{path} is no regular file or folder")
     if status.st_uid != user:
         raise HostileError(f"{path} belongs to user {status.st_uid}")

@@ -89,19 +89,17 @@ class Reporter:
         if not HAS_LOCKS:
             return True
         try:
-            if self._file is None or not self._file.is_current():
-                self.release()
-                self._file = self._open()
-            if idle and self._file.is_locked(self._byte + 1):
+            file = self._current_file()
+            if idle and file.is_locked(self._byte + 1):
                 self.release()
                 return False
             if not self.holds and self._is_held_by_another_user(self._byte):
                 return False
-            if self._file.lock(self._byte):
-                self._file.unlock(self._byte + 1)
+            if file.lock(self._byte):
+                file.unlock(self._byte + 1)
                 return True
             if not idle:
-                self._file.lock(self._byte + 1, shared=True)
+                file.lock(self._byte + 1, shared=True)
         except OSError as error:
             self.release()
             self.give_up(str(error))
@@ -122,15 +120,13 @@ class Reporter:
         if not HAS_LOCKS or (self._file is None and not ids):
             return ids
         try:
-            if self._file is None or not self._file.is_current():
-                self.release()
-                self._file = self._open()
+            file = self._current_file()
             for other in self._claimed.keys() - ids:
-                self._file.unlock(self._claimed.pop(other))
+                file.unlock(self._claimed.pop(other))
             for each in ids:
                 byte = self._claimed.get(each) or byte_of(f"{self._key}\0{each}")
                 is_free = each in self._claimed or not self._is_held_by_another_user(byte)
-                if is_free and self._file.lock(byte):
+                if is_free and file.lock(byte):
                     self._claimed[each] = byte
                 else:
                     self._claimed.pop(each, None)
@@ -170,6 +166,13 @@ class Reporter:
         finally:
             if self._file is None:
                 file.close()
+
+    def _current_file(self) -> LockFile:
+        """Return the open file; another one, without locks, if it was closed or removed."""
+        if self._file is None or not self._file.is_current():
+            self.release()
+            self._file = self._open()
+        return self._file
 
     def _open(self) -> LockFile:
         """Open the first file that can be locked.
