@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from errno import ENOENT
 from typing import Any, Final, cast
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
@@ -111,7 +112,7 @@ class SimulatedHost(LocalFiles):
                 self._load.throttled * elapsed / _PERIOD,
                 1e6 * self._load.throttled * 0.5 * elapsed,
             )
-        raise FileNotFoundError(2, "No such file or directory", f"{_GROUP}/{name}")
+        raise _missing(f"{_GROUP}/{name}")
 
     def _process(self, first: bytes, content: bytes) -> bytes:
         """Return the status of the program, whose CPU time goes on from that at the first reading."""
@@ -150,15 +151,8 @@ class SimulatedServer(SimulatedHost):
     def _real(self, path: str) -> bytes:
         sent, received = int(_TRAFFIC * self._elapsed()), int(2 * _TRAFFIC * self._elapsed())
         if path == "/proc/net/dev":
-            row = (
-                b"%d" % received,
-                b"%d" % (received >> 12),
-                *6 * (b"0",),
-                b"%d" % sent,
-                b"%d" % (sent >> 12),
-                *6 * (b"0",),
-            )
-            return b"Inter-|\n face |\n eth0: " + b" ".join(row) + b"\n"
+            counts = received, received >> 12, sent, sent >> 12
+            return b"Inter-|\n face |\n eth0: %d %d 0 0 0 0 0 0 %d %d 0 0 0 0 0 0\n" % counts
         if path == "/proc/diskstats":
             blocks = received >> 9
             busy = int(1000 * max(0.02, self._load.iowait) * self._elapsed())
@@ -166,13 +160,13 @@ class SimulatedServer(SimulatedHost):
         if path == "/proc/loadavg":
             return b"%.2f 0 0 1/1 1\n" % (self._load.program + self._load.others * self._cpus)
         if path not in self._content:
-            raise FileNotFoundError(2, "No such file or directory", path)
+            raise _missing(path)
         return self._content[path]
 
     def names(self, path: str) -> Sequence[str]:
         if path == "/sys/class/net":
             return ["eth0"]
-        raise FileNotFoundError(2, "No such file or directory", path)
+        raise _missing(path)
 
     def exists(self, path: str) -> bool:
         return path in ("/sys/class/net/eth0/device", "/sys/block/nvme0n1/device")
@@ -180,7 +174,7 @@ class SimulatedServer(SimulatedHost):
     def link(self, path: str) -> str:
         if path == "/proc/self/ns/pid":
             return "pid:[4026531836]"  # that of the host
-        raise FileNotFoundError(2, "No such file or directory", path)
+        raise _missing(path)
 
     def space(self, path: str) -> FilesystemSpace:
         total = 2 * 10**12
@@ -193,8 +187,9 @@ class SimulatedServer(SimulatedHost):
     def online(self) -> int:
         return self._cpus
 
-    def uptime(self) -> float:
-        return self._boot + self._elapsed()
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
 
 
 class AmdgpuFiles:
@@ -217,7 +212,7 @@ class AmdgpuFiles:
     def read(self, path: str) -> bytes:
         if not path.startswith(self._FOLDERS):
             return self._host.read(path)
-        content = self._files().get(path, FileNotFoundError(2, "No such file or directory", path))
+        content = self._files().get(path, _missing(path))
         if isinstance(content, OSError):
             raise content
         return content
@@ -227,7 +222,7 @@ class AmdgpuFiles:
             return self._host.names(path)
         inside = [each.removeprefix(f"{path}/") for each in self._files() if each.startswith(f"{path}/")]
         if not inside:
-            raise FileNotFoundError(2, "No such file or directory", path)
+            raise _missing(path)
         return [*dict.fromkeys(each.partition("/")[0] for each in inside)]
 
     def exists(self, path: str) -> bool:
