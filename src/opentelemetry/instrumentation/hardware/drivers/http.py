@@ -145,8 +145,6 @@ class Http:
                 files = ", ".join(filter(None, (endpoint.ca_file, endpoint.cert_file, endpoint.key_file)))
                 raise DriverError(0, f"cannot read the certificates ({files}): {error.strerror}") from None
             return context.wrap_socket(plain, server_hostname=host)
-        except TimeoutError:
-            raise
         except ssl.SSLCertVerificationError as error:
             raise DriverError(0, f"certificate is not trusted: {error.verify_message}") from None
         except ssl.SSLError as error:
