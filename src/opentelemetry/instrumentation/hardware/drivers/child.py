@@ -35,7 +35,7 @@ _KEEPER_GRACE: Final = 5.0
 _STDERR: Final = 4096
 
 # Seconds between two checks whether a child has exited, after the end of its output, and after much of stderr.
-_PAUSE: Final = 0.005
+PAUSE: Final = 0.005
 
 
 class Output(NamedTuple):
@@ -136,7 +136,7 @@ class Child:
             while self._keeper is not None and os.waitpid(self._keeper, os.WNOHANG)[0] == 0:
                 if time.monotonic() > deadline:
                     return
-                time.sleep(_PAUSE)
+                time.sleep(PAUSE)
         self._keeper = None
 
     def read_all(self, deadline: float) -> Output:
@@ -181,7 +181,7 @@ class Child:
                 self.stderr += chunk
                 del self.stderr[:-_STDERR]
                 if len(chunk) > _STDERR:  # a tool that floods has to wait
-                    time.sleep(_PAUSE)
+                    time.sleep(PAUSE)
         return output
 
     @staticmethod
@@ -232,7 +232,7 @@ class Child:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(_PAUSE, left))
+            time.sleep(min(PAUSE, left))
         return True
 
     def close(self) -> None:
@@ -244,6 +244,11 @@ class Child:
         identity = self._pipes.pop(descriptor, None)
         if identity is not None and file_identity(descriptor) == identity:
             os.close(descriptor)
+
+
+def last_line(stderr: bytes | bytearray) -> str:
+    """Return the last line that a tool printed, which has the reason of a failure."""
+    return stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
 
 
 @cache

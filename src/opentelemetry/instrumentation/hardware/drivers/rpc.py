@@ -20,7 +20,7 @@ from importlib.machinery import PathFinder
 from typing import Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.child import Child
+from opentelemetry.instrumentation.hardware.drivers.child import Child, last_line
 from opentelemetry.instrumentation.hardware.drivers.rpc_status import DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
@@ -168,8 +168,7 @@ class Channels:
                 raise TimeoutError(f"the gRPC client did not answer within {seconds:g} s")
             chunk = self._child.read_chunk(left)
             if chunk is None:
-                cause = self._child.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-                raise ChildProcessError(f"the gRPC client exited: {cause[:200]}")
+                raise ChildProcessError(f"the gRPC client exited: {last_line(self._child.stderr)}")
             line += chunk
             if len(line) > _LINE_LIMIT:
                 raise ChildProcessError("the gRPC client printed too much")

@@ -15,13 +15,11 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers.child import POLL
+from opentelemetry.instrumentation.hardware.drivers.child import PAUSE, POLL
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 DEADLINE = 10.0  # seconds in which a child has to load a library
-
-_PAUSE = 0.005  # seconds between two checks whether the child has ended, after the end of its output
 
 # Loads the library and calls functions of it, each with the argument 0.
 _PROGRAM = """
@@ -94,7 +92,7 @@ def _try(path: str, functions: Sequence[str]) -> _Trial:
             chunk = child.read_chunk(POLL)
             words += chunk or b""
             if chunk is None:  # it is about to end
-                time.sleep(_PAUSE)
+                time.sleep(PAUSE)
         while chunk := child.read_chunk(0):
             words += chunk
         return _Trial(words.decode(errors="replace"), child.code if ended else None)

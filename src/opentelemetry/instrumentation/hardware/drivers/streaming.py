@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Child
+from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Child, last_line
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -116,7 +116,7 @@ class StreamingCommand:
             rest = POLL if self._partial and now - start < _REST_OF_LINE else 0.0
             chunk = self._child.read_chunk(max(rest, min(left, POLL)))
             if chunk is None and not lines:
-                said = self._child.stderr.decode(errors="replace").strip().rpartition("\n")[2][:200]
+                said = last_line(self._child.stderr)
                 raise ChildProcessError(self._fail(f"{self._name} exited{f': {said}' if said else ''}"))
             if chunk:
                 first, *others = chunk.split(b"\n")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.child import last_line
 from opentelemetry.instrumentation.hardware.drivers.json import decoded, table
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -104,15 +105,15 @@ def resolved(drivers: Drivers, node: str, environ: Mapping[str, str]) -> str:
     tool = Tool("cloud-tpu-client", python_executable(), environment=_ENVIRONMENT)
     zone, project = (environ.get(f"CLOUDSDK_{word}", "") for word in ("COMPUTE_ZONE", "CORE_PROJECT"))
     output = drivers.command(tool).run(["-I", "-c", _RESOLVE, node, zone, project], _RESOLVE_TIMEOUT)
-    last_line = output.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-    if last_line == "not installed":
+    reason = last_line(output.stderr)
+    if reason == "not installed":
         raise Unavailable(
             f"TPU_NAME={node} is a name, and the package that looks up its address is not installed",
             "pip install cloud-tpu-client, or set TPU_NAME to grpc://<address>:8470",
         )
     try:
         if output.code:
-            raise ValueError(last_line or f"exit status {output.code}")
+            raise ValueError(reason or f"exit status {output.code}")
         listed = decoded(output.stdout)
         first = table(listed[0]) if isinstance(listed, list) and listed else {}
         ip = ipaddress.ip_address(str(first.get("ipAddress", "")).strip("[]").partition("%")[0])
