@@ -116,6 +116,12 @@ def config(arguments: argparse.Namespace) -> Config:
     return Config.read(flags, flags=True)
 
 
+def without_process(config: Config) -> Config:
+    """Leave out the source ``process``, which would be this command itself, unless the user has named it."""
+    words = config.sources or ()
+    return config if "process" in words else config.changed(sources=[*words, "-process"])
+
+
 _SECONDS: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}  # by the unit of a duration
 
 

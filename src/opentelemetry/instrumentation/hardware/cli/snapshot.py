@@ -91,8 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
     if arguments.format == "wandb":
         config = wandb.needs(config)
-    elif arguments.pid is None and "process" not in (config.sources or ()):
-        config = config.changed(sources=[*(config.sources or ()), "-process"])  # it would be this command itself
+    elif arguments.pid is None:
+        config = settings.without_process(config)
     show = _print_otlp_requests if arguments.format == "otlp-json" else _print_views
     try:
         show(arguments, config, pid)

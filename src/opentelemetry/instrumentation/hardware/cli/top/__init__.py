@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from importlib.util import find_spec
 
 from opentelemetry.instrumentation.hardware.cli import replay, screen, settings
@@ -57,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not is_terminal():
         raise Mistake("top needs a terminal; 'otel-hardware snapshot' prints the values")
     config = settings.config(arguments)
-    config = replace(config, detail=[*(config.detail or ()), "cpu"])
-    if "process" not in (config.sources or ()):  # it would be this command itself
-        config = replace(config, sources=[*(config.sources or ()), "-process"])
+    config = settings.without_process(config.changed(detail=[*(config.detail or ()), "cpu"]))
     interval = arguments.every or screen.INTERVAL
     with (
         Signals(ENDING, even_ignored=True) as signals,
