@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import PREFIX
-from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, is_disabled
 
 _TIMEOUT = 2  # the exporter's timeout in seconds
 
@@ -63,7 +63,7 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
 def export(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Check which exporter would be used, and whether its endpoint accepts an empty request."""
     part = "export"
-    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+    if is_disabled(environ):
         yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true turns the SDK off", "unset it")
     if environ.get("OTEL_CONFIG_FILE"):
         file = environ["OTEL_CONFIG_FILE"]

@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
-from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
+from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, is_disabled
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 
 _LAST_READING = 0.5  # seconds to wait for the last reading
@@ -57,11 +57,11 @@ def find_target(arguments: argparse.Namespace) -> Target:
     if os.environ.get("OTEL_CONFIG_FILE"):
         return Target(f"as configured in {os.environ['OTEL_CONFIG_FILE']}")
     words = exporters.selected(os.environ)
-    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    if is_disabled or not words:
-        if arguments.console or (arguments.ledgers and not is_disabled):  # spans need no export of metrics
+    is_off = is_disabled(os.environ)
+    if is_off or not words:
+        if arguments.console or (arguments.ledgers and not is_off):  # spans need no export of metrics
             return Target()
-        variable = "OTEL_SDK_DISABLED=true" if is_disabled else "OTEL_METRICS_EXPORTER=none"
+        variable = "OTEL_SDK_DISABLED=true" if is_off else "OTEL_METRICS_EXPORTER=none"
         raise Mistake(f"metrics export is disabled by {variable}; unset it, or use --console for a table")
     for problem in exporters.header_problems(os.environ):
         say(problem)
