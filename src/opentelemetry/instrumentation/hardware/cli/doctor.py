@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_cod
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, collected_logs
 from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
-from opentelemetry.instrumentation.hardware.cli.text import quantity
+from opentelemetry.instrumentation.hardware.cli.text import counted, quantity
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -249,7 +249,7 @@ def _gpus(found: Sequence[Mapping[str, str | int]]) -> Iterator[str]:
     drivers = {str(facts[c.HW_DRIVER_VERSION]): None for facts in found if c.HW_DRIVER_VERSION in facts}
     yield from (f"{count} x {model}" if count > 1 else model for model, count in models.items())
     if parts:
-        yield f"{parts} partition{'s' if parts > 1 else ''}"
+        yield counted(parts, "partition")
     if drivers:
         yield f"driver {', '.join(drivers)}"
 

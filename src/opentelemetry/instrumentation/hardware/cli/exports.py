@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_http
+from opentelemetry.instrumentation.hardware.cli.text import counted
 from opentelemetry.instrumentation.hardware.instruments import limit_messages
 from opentelemetry.instrumentation.hardware.sdk import endpoint_of, exporter_of, readers, session_of, wrap_stub
 
@@ -90,7 +91,7 @@ class Exports:
         failed = self.failed + self._is_exporting  # that one has not ended in time
         attempt = (self._attempt or self.failure or _LATE) if self._is_exporting else None
         reason = attempt or self._last or self.failure or ""
-        count = f"{failed} export{'s' if failed > 1 else ''} failed" if failed else ""
+        count = f"{counted(failed, 'export')} failed" if failed else ""
         found = []
         if not self.arrived:
             found.append(": ".join(filter(None, (f"no metrics were delivered to {self.name}", count, str(reason)))))

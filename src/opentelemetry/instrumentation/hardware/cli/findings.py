@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from opentelemetry.instrumentation.hardware.cli.text import wrap
+from opentelemetry.instrumentation.hardware.cli.text import counted, wrap
 
 
 class Finding(NamedTuple):
@@ -53,7 +53,7 @@ def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool
         + ", ".join(f"{name} {number}" for name, number in known.items())
     )
     wrong = [finding for finding in findings if finding.state == "wrong"]
-    count = f"{len(wrong)} problem{'s' if len(wrong) > 1 else ''}" if wrong else "No problems"
+    count = counted(len(wrong), "problem") if wrong else "No problems"
     yield f"{strong}{count} found{'' if wrong else '.'}{plain}" + (":" if wrong else "")
     sections = {
         "": wrong,

@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.exports import Exports, listened
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
+from opentelemetry.instrumentation.hardware.cli.text import counted
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
@@ -190,7 +191,7 @@ def _specs(arguments: argparse.Namespace) -> tuple[Config, list[Spec]]:
             raise Mistake(f"--scenarios: {unknown('scenario', word, SCENARIOS)}")
     hosts = arguments.hosts or 1
     if len(scenarios) > hosts:
-        raise Mistake(f"--scenarios names {len(scenarios)} scenarios, for {hosts} host{'s' if hosts > 1 else ''}")
+        raise Mistake(f"--scenarios names {len(scenarios)} scenarios, for {counted(hosts, 'host')}")
     scenarios += [spec.scenario] * (hosts - len(scenarios))
     specs = [spec._replace(seed=spec.seed + rank, scenario=name) for rank, name in enumerate(scenarios)]
     others = {"nvidia", "amd"} - {spec.vendor}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
-from opentelemetry.instrumentation.hardware.cli.text import quantity
+from opentelemetry.instrumentation.hardware.cli.text import counted, quantity
 from opentelemetry.instrumentation.hardware.model import Number, Series
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
@@ -147,10 +147,10 @@ def run(arguments: argparse.Namespace) -> int:
             ordered = sorted(gpus, key=lambda gpu: (gpu.used or 0, 1.0 if gpu.busy is None else gpu.busy))
             print(",".join(gpu.choice.word for gpu in ordered[: arguments.count]), flush=True)
             return 0
-    found = " and ".join(_count_of(len(gpus), kind) for kind, gpus in idle.items()) or "none"
+    found = " and ".join(counted(len(gpus), kind) for kind, gpus in idle.items()) or "none"
     more = [f"{len(busy) - _NAMED} more are busy"] if len(busy) > _NAMED else []
     reasons = ", ".join([*busy[:_NAMED], *more]) or "there are no more"
-    raise Mistake(f"{_count_of(arguments.count, 'GPU')} requested, {found} idle: {reasons}", 1)
+    raise Mistake(f"{counted(arguments.count, 'GPU')} requested, {found} idle: {reasons}", 1)
 
 
 # -- the arguments
@@ -310,7 +310,3 @@ def _reason(gpu: _Gpu, limits: argparse.Namespace) -> str:
         exclusive = f"is in compute mode {mode} and " if mode else ""
         return f"{exclusive}runs {f'process {others[0]}' if len(others) == 1 else f'{len(others)} processes'}"
     return ""
-
-
-def _count_of(count: int, noun: str) -> str:
-    return f"{count} {noun}{'s' if count > 1 else ''}"

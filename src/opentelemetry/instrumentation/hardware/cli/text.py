@@ -71,6 +71,11 @@ def duration(seconds: Number) -> str:
     return f"{minutes} min {rest} s"
 
 
+def counted(count: int, noun: str) -> str:
+    """Format ``1 GPU``, ``2 GPUs``."""
+    return f"{count} {noun}{'s' if count > 1 else ''}"
+
+
 def _scaled(value: Number, step: int, units: Sequence[str]) -> str:
     size, power = float(value), 0
     while abs(size) >= step * 0.9995 and power < len(units) - 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from opentelemetry.instrumentation.hardware.cli.text import duration, fraction, quantity, wrap
+from opentelemetry.instrumentation.hardware.cli.text import clip, counted, duration, fraction, quantity, wrap
 from opentelemetry.instrumentation.hardware.cli.top.feed import Readout
 from opentelemetry.instrumentation.hardware.cli.top.history import History
 from opentelemetry.instrumentation.hardware.cli.top.processes import Process
@@ -100,9 +100,7 @@ def matches(process: Process, text: str) -> bool:
 
 
 def _user(process: Process, width: int) -> Line:
-    if not process.user:
-        return UNKNOWN
-    return [(process.user if len(process.user) <= width else f"{process.user[: width - 1]}…", "")]
+    return [(clip(process.user, width), "")] if process.user else UNKNOWN
 
 
 def _device_memory(process: Process, _: int) -> Line:
@@ -180,7 +178,7 @@ def _devices(readout: Readout, rows: list[Process]) -> Iterator[Line]:
             yield item("", quantity(joules, "J"))
             yield [("since the start of this view", DIM)]
         if others:
-            yield [(f"shared with {others} other{'s' if others > 1 else ''}", WARNING)]
+            yield [(f"shared with {counted(others, 'other')}", WARNING)]
 
 
 def _tree(readout: Readout, process: Process, width: int) -> Iterator[Line]:
