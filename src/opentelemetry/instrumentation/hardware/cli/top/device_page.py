@@ -187,7 +187,7 @@ def _throttling(view: View, points: Points) -> Iterator[Line]:
     quiet: list[Line] = []
     for value, attributes in points.get(c.HW_GPU_THROTTLE_TIME, ()):
         reason = str(attributes[c.THROTTLE_REASON]).replace("_", " ")
-        share = view.rates.get(Series(c.HW_GPU_THROTTLE_TIME, attributes), 0.0)
+        share = figures.rate(view, c.HW_GPU_THROTTLE_TIME, attributes)
         if share >= figures.THROTTLED:
             yield [(f"{reason} ", DIM), (percent(share), WARNING)]
             yield [(f"{duration(value)} in all", DIM)]
@@ -209,7 +209,7 @@ def _errors(view: View, points: Points) -> Iterator[Line]:
     errors = points.get(c.HW_ERRORS, ())
     for value, attributes in errors:
         if value:
-            rate = view.rates.get(Series(c.HW_ERRORS, attributes))
+            rate = figures.rate(view, c.HW_ERRORS, attributes)
             more = f" {rate_text(c.HW_ERRORS, rate)}" if rate else ""
             name = f"Xid {attributes[c.GPU_XID]}" if c.GPU_XID in attributes else _aspect(attributes)
             yield item(name, f"{value}{more}", BAD if rate else WARNING)

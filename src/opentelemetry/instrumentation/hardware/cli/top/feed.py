@@ -30,8 +30,8 @@ class Readout(NamedTuple):
     view: View
     devices: list[Device]
     processes: list[Process]
-    verdicts: Mapping[str, Verdict] = {}
-    energy: Mapping[str, float] = {}
+    verdicts: Mapping[str, Verdict]
+    energy: Mapping[str, float]
 
 
 class Feed:
@@ -54,15 +54,13 @@ class Feed:
         """Return the sources without a first reading."""
         return [runner.name for runner in self._session.runners if runner.state is State.STARTING]
 
-    def open(self) -> None:
-        self._viewer = Viewer(self._session)
+    def open(self) -> Viewer:
+        viewer = self._viewer = Viewer(self._session)
+        return viewer
 
     def collect(self, is_expected: bool = False) -> Readout:
         """Read the sources and return what is shown; see :meth:`Viewer.collect`."""
-        if self._viewer is None:
-            self.open()
-        assert self._viewer is not None
-        view = self._viewer.collect(is_expected)
+        view = (self._viewer or self.open()).collect(is_expected)
         devices = figures.devices(view)
         names = {device.id: device.name for device in devices}
         facts: dict[int, Facts] = {}

@@ -39,7 +39,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
-from opentelemetry.instrumentation.hardware.model import Number, Series
+from opentelemetry.instrumentation.hardware.model import NONE, Number
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
 _FLOW_GRAPH = 3  # the least lines of a graph of disks or network, with its title
@@ -136,7 +136,7 @@ def memory(view: View, history: History, width: int, height: int) -> Drawn:
     pressures = [whole([[("pressure", DIM)], *waits], width)] if waits else []
     tall = height - len(lines) - len(pressures)
     lines += timed(history.of("memory"), width, tall, "memory", history.seconds(width))
-    kills = view.rates.get(Series(c.SYSTEM_MEMORY_OOM_KILLS), 0.0)
+    kills = figures.rate(view, c.SYSTEM_MEMORY_OOM_KILLS, NONE)
     title = f"Memory {percent(ratio(used, limit))}"
     return Drawn([*lines, *pressures], title, "processes killed: out of memory" if kills else "")
 

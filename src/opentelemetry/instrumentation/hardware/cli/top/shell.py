@@ -91,6 +91,7 @@ class Shell(Themed):
         self._board = Board()
         self._terminal = Size(80, 24)
         self._zoomed = ""
+        self._arrangement: object = None
         self._is_paused = False
         self._wake = asyncio.Event()
         self._error = ""
@@ -202,9 +203,9 @@ class Shell(Themed):
         order = [name for row in rows for name in row.panels]
         heights = tuple(row.height for row in rows)
         layout = (order, heights, [row.spans for row in rows], width)
-        if layout == getattr(self, "_layout", None):
+        if layout == self._arrangement:
             return
-        self._layout = layout
+        self._arrangement = layout
         for panel in grid.query(Panel):
             panel.display = panel.id in order
         grid.sort_children(key=lambda panel: order.index(panel.id) if panel.id in order else len(order))

@@ -16,19 +16,20 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from opentelemetry.instrumentation.hardware.cli.top.shapes import WARNING, Layout, Line
-from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES, Palette
+from opentelemetry.instrumentation.hardware.cli.top.themes import Palette
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 
 
 class Themed(App[None]):
     """An application with a palette."""
 
-    palette: Palette = THEMES["dark"]
+    palette: Palette
 
 
 def _strip(widget: Widget, line: Line, is_selected: bool = False) -> Strip:
     """Return a line in the width and the colours of a widget."""
-    palette = widget.app.palette if isinstance(widget.app, Themed) else THEMES["dark"]
+    assert isinstance(widget.app, Themed)
+    palette = widget.app.palette
     styles = palette.selected if is_selected else palette.styles
     segments = [Segment(printable(text), styles[style]) for text, style in line if text]
     return Strip(segments).adjust_cell_length(widget.size.width, styles[""])
