@@ -102,12 +102,12 @@ def collected_logs() -> Iterator[list[str]]:
 
 
 @contextmanager
-def printed_logs() -> Iterator[Messages]:
+def printed_logs() -> Iterator[None]:
     """Print the log messages of OpenTelemetry and this package during the block."""
     logger = logging.getLogger("opentelemetry")
     messages = Messages()
     logger.addHandler(messages)
     try:
-        yield messages
+        yield
     finally:
         logger.removeHandler(messages)

@@ -32,7 +32,7 @@ class Screen:
         live: Whether each table replaces the one before, if the output is a terminal.
     """
 
-    def __init__(self, out: TextIO = sys.stdout, live: bool = False) -> None:
+    def __init__(self, out: TextIO, live: bool = False) -> None:
         self._out = out
         self._is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
         self._last = ""
