@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.delivery import export, zero_cod
 from opentelemetry.instrumentation.hardware.cli.findings import Finding, report, versions
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, collected_logs
 from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
-from opentelemetry.instrumentation.hardware.cli.text import counted, quantity
+from opentelemetry.instrumentation.hardware.cli.text import counted, listed, quantity
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -128,19 +128,14 @@ def _missing(before: _Series, now: _Series) -> Iterator[Finding]:
             text = f"the source was available before, with {len(missing)} metrics"
             yield Finding("compare", "wrong", source, text, "see its reason: --all")
         elif missing:
-            yield Finding("compare", "wrong", source, f"reported before, and not now: {_listed(missing)}")
+            yield Finding("compare", "wrong", source, f"reported before, and not now: {listed(missing, _NAMED)}")
         fewer = [
             f"{name} ({found[name]} of {count})" for name, count in metrics.items() if 0 < found.get(name, 0) < count
         ]
         if fewer:
-            yield Finding("compare", "note", source, f"fewer series than before: {_listed(fewer)}")
+            yield Finding("compare", "note", source, f"fewer series than before: {listed(fewer, _NAMED)}")
     if not any(set(metrics) - set(now.get(source, {})) for source, metrics in before.items()):
         yield Finding("compare", "ok", "comparison", "all metrics of the earlier report are there")
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
-    return ", ".join([*names[:_NAMED], *more])
 
 
 # -- sources

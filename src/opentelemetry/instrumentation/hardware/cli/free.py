@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import settings
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, collected_logs, say
-from opentelemetry.instrumentation.hardware.cli.text import counted, quantity
+from opentelemetry.instrumentation.hardware.cli.text import counted, listed, quantity
 from opentelemetry.instrumentation.hardware.model import Number, Series
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
@@ -148,8 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
             print(",".join(gpu.choice.word for gpu in ordered[: arguments.count]), flush=True)
             return 0
     found = " and ".join(counted(len(gpus), kind) for kind, gpus in idle.items()) or "none"
-    more = [f"{len(busy) - _NAMED} more are busy"] if len(busy) > _NAMED else []
-    reasons = ", ".join([*busy[:_NAMED], *more]) or "there are no more"
+    reasons = listed(busy, _NAMED, "more are busy") or "there are no more"
     raise Mistake(f"{counted(arguments.count, 'GPU')} requested, {found} idle: {reasons}", 1)
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager, redirect_stderr, suppress
 from opentelemetry.instrumentation.hardware.cli.text import wrap
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
-_START = "otel-hardware: "
+START = "otel-hardware: "
 
 _SDK_INTERVAL = 60.0  # seconds between two messages of the SDK, which logs a failed export each time
 
@@ -46,12 +46,12 @@ def held() -> Iterator[io.StringIO]:
             yield text
     finally:
         for line in dict.fromkeys(text.getvalue().splitlines()):
-            say(line.removeprefix(_START))
+            say(line.removeprefix(START))
 
 
 def say(sentence: str) -> None:
     """Print a sentence to stderr, wrapped on a terminal and in one line elsewhere."""
-    text = _START + redacted(sentence)
+    text = START + redacted(sentence)
     with suppress(OSError, ValueError):  # stderr is closed
         if sys.stderr.isatty():
             given = os.environ.get("COLUMNS", "")

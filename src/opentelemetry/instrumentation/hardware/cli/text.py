@@ -76,6 +76,12 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'s' if count > 1 else ''}"
 
 
+def listed(words: Sequence[str], most: int, rest: str = "more") -> str:
+    """Format the first words of a list, and the number of the others."""
+    others = [f"{len(words) - most} {rest}"] if len(words) > most else []
+    return ", ".join([*words[:most], *others])
+
+
 def _scaled(value: Number, step: int, units: Sequence[str]) -> str:
     size, power = float(value), 0
     while abs(size) >= step * 0.9995 and power < len(units) - 1:

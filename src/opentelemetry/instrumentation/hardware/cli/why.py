@@ -165,10 +165,15 @@ def compared(condition: Condition, value: float) -> str:
     return f"{SIGNALS[condition.signal].text} {_value(condition, value)}, {words[condition.operator]} {limit}"
 
 
-def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
+def sentence(verdict: Verdict) -> str:
+    """Format a verdict, such as ``storage: the host waits for disks; for 40 s``."""
     since = f"; for {duration(verdict.since)}" if verdict.since else ""
+    return f"{verdict.name}: {verdict.meaning}{since}"
+
+
+def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
     share = f", in {100 * verdict.share:.0f} % of the samples" if verdict.is_bottleneck and verdict.share < 1.0 else ""
-    yield from wrap(f"{name}  {verdict.name}: {verdict.meaning}{since}{share}", width, "", "    ")
+    yield from wrap(f"{name}  {sentence(verdict)}{share}", width, "", "    ")
     for condition, value in verdict.evidence:
         text, source = f"    {compared(condition, value):54}", SIGNALS[condition.signal].source
         yield f"{text}  {source}" if len(text) + 2 + len(source) <= width else text.rstrip()

@@ -31,7 +31,7 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     width_of,
 )
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
-from opentelemetry.instrumentation.hardware.cli.why import compared
+from opentelemetry.instrumentation.hardware.cli.why import compared, sentence
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 
@@ -145,8 +145,7 @@ def _verdict(verdict: Verdict | None, width: int) -> Iterator[Line]:
     if verdict is None:
         return
     style = WARNING if verdict.is_bottleneck else GOOD if verdict.name == "none" else ""
-    since = f"; for {duration(verdict.since)}" if verdict.since else ""
-    text = f"{verdict.name}: {verdict.meaning}{since}"
+    text = sentence(verdict)
     if verdict.name == "unknown" and not verdict.evidence:
         text = f"{text}; a verdict needs {LEAST:g} s"  # of a program that has loaded
     for line in wrap(text, max(width, 20), "", "  "):

@@ -16,6 +16,7 @@ from textual.driver import Driver
 from textual.geometry import Size
 from textual.widgets import Input
 
+from opentelemetry.instrumentation.hardware.cli.messages import START
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.text import clip, wrap
 from opentelemetry.instrumentation.hardware.cli.top import host
@@ -220,7 +221,7 @@ class Shell(Themed):
         """Return what is wrong, in a sentence."""
         view = self._board.readout.view if self._board.readout else None
         now = view.time if view else 0.0
-        message = self._messages.getvalue().rstrip().rpartition("\n")[2].removeprefix("otel-hardware: ")
+        message = self._messages.getvalue().rstrip().rpartition("\n")[2].removeprefix(START)
         for device in view.names if view else ():  # its name says enough in a line
             message = message.replace(f" ({device})", "")
         if message != self._message[0]:
