@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stdout
+from dataclasses import fields
 from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any, Final, NamedTuple
@@ -164,9 +165,9 @@ def _call(tool: _Tool, given: Mapping[str, Any], arguments: argparse.Namespace) 
     output = io.StringIO()
     try:
         called = parser.parse_args([*line, "--format", "json"])
-        for name in Config.__dataclass_fields__:
-            if getattr(called, name, None) is None:
-                setattr(called, name, getattr(arguments, name, None))
+        for setting in fields(Config):
+            if getattr(called, setting.name) is None:
+                setattr(called, setting.name, getattr(arguments, setting.name))
         with redirect_stdout(output):
             tool.command.run(called)
     except (Mistake, argparse.ArgumentError) as error:

@@ -81,12 +81,11 @@ def _sources(value: object) -> list[str]:
     Raises:
         ValueError: A word is not a source. In the environment it only causes a warning.
     """
-    read = {setting.name: setting.metadata["read"] for setting in fields(Config)}["sources"]
-    words: list[str] = read(value)
-    known = [*discover(), "auto"]
-    for word in words:
-        if word.removeprefix("-") not in known:
-            raise ValueError(unknown_source(word.removeprefix("-"), known[:-1]))
+    words: list[str] = Config.__dataclass_fields__["sources"].metadata["read"](value)
+    known = discover()
+    for name in (word.removeprefix("-") for word in words):
+        if name not in known and name != "auto":
+            raise ValueError(unknown_source(name, known))
     return words
 
 
