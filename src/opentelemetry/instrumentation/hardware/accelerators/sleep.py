@@ -18,22 +18,18 @@ class RuntimePower:
     def __init__(self, files: Files | None, addresses: Sequence[str]) -> None:
         self._files = files
         self._addresses = addresses
-        self._status: dict[str, str] = {}
-        for address in addresses if files is not None else ():
-            folder = f"/sys/bus/pci/devices/{address}/power"
-            if files is not None and read_text(files, f"{folder}/control") == "auto":
-                self._status[address] = f"{folder}/runtime_status"
+        self._managed = {address for address in addresses if self._power(address, "control") == "auto"}
 
     def is_suspended(self, address: str) -> bool:
         """Whether a device is suspended now."""
-        path = self._status.get(address)
-        if path is None or self._files is None:
-            return False
-        return read_text(self._files, path) == "suspended"
+        return address in self._managed and self._power(address, "runtime_status") == "suspended"
 
     def are_all_suspended(self) -> bool:
         """Whether there are devices, and all of them are suspended."""
         return bool(self._addresses) and all(map(self.is_suspended, self._addresses))
+
+    def _power(self, address: str, name: str) -> str:
+        return read_text(self._files, f"/sys/bus/pci/devices/{address}/power/{name}") if self._files else ""
 
 
 def is_suspended(files: Files, folder: str) -> bool:
