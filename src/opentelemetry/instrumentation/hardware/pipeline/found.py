@@ -35,6 +35,11 @@ class FoundSource(NamedTuple):
         """Return whether it is one of accelerators that a program can be restricted to."""
         return getattr(self.make, "is_selectable", False)
 
+    @property
+    def reports_host(self) -> bool:
+        """Return whether it has metrics of the host."""
+        return self.has_any(metric for metric in CATALOG if metric.scope is Scope.HOST)
+
     def has_any(self, metrics: Iterable[Metric]) -> bool:
         """Whether it has one of these metrics."""
         return any(metric.name.startswith(self.make.rows) for metric in metrics)
@@ -91,14 +96,8 @@ def drivers_of(config: Config, pid: int) -> Drivers:
 
 def any_host_metric(sources: Iterable[FoundSource], config: Config) -> bool:
     """Whether a metric of the host is wanted that a source has of which there is a sign."""
-    prefixes = tuple(prefix for found in sources if found.expected for prefix in found.make.rows)
-    names = (metric.name for metric in CATALOG if metric.scope is Scope.HOST and config.wants(metric))
-    return any(name.startswith(prefixes) for name in names)
-
-
-def reports_host(make: type[Source]) -> bool:
-    """Whether a source has metrics of the host."""
-    return any(metric.scope is Scope.HOST and metric.name.startswith(make.rows) for metric in CATALOG)
+    wanted = [metric for metric in CATALOG if metric.scope is Scope.HOST and config.wants(metric)]
+    return any(found.expected and found.has_any(wanted) for found in sources)
 
 
 def _without_unknown_sources(config: Config, known: Iterable[str]) -> Config:

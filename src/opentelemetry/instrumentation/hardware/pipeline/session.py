@@ -14,13 +14,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes, Event, Scop
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Reader
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.found import (
-    FoundSource,
-    any_host_metric,
-    drivers_of,
-    find_sources,
-    reports_host,
-)
+from opentelemetry.instrumentation.hardware.pipeline.found import FoundSource, any_host_metric, drivers_of, find_sources
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
@@ -197,7 +191,7 @@ class Session:
                 return
             self.is_reporter = is_reporter
             host = {found.name for found in self._sources if found.make.scope is Scope.HOST}
-            both = {found.name for found in self._sources if reports_host(found.make)} - host
+            both = {found.name for found in self._sources if found.reports_host} - host
             if is_reporter:
                 start_all(self._add([found for found in self._sources if found.name in host]))
             else:
