@@ -185,7 +185,7 @@ def simulated_gpus(
     settings = {"sources": ["nvidia"], "nvml": str(library), "nvidia_smi": "off", **settings}
     with (
         patch.dict(os.environ, fake.environment),
-        patch.object(shared_library, "_try", lambda path, functions: shared_library._Trial("", 0)),
+        patch.object(shared_library, "_try", lambda path, functions: ("", 0)),
         playing(lambda source: OnHost(files), settings, pid) as stage,
         patch.object(gpm, "time", SimpleNamespace(monotonic=lambda: stage.clock.now)),
     ):

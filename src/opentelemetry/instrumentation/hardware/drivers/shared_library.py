@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers.child import PAUSE, POLL
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
@@ -41,13 +40,6 @@ os._exit(0)  # without the library's destructors
 """
 
 
-class _Trial(NamedTuple):
-    """The output of the child, empty if it could not start; its exit code, None if it was killed at the deadline."""
-
-    words: str
-    code: int | None
-
-
 def load(path: str, *functions: str) -> ctypes.CDLL:
     """Load a library, after a child has loaded it and called some of its functions.
 
@@ -65,19 +57,20 @@ def load(path: str, *functions: str) -> ctypes.CDLL:
     """
     if not sys.platform.startswith("linux"):
         return ctypes.CDLL(path)
-    trial = _try(path, functions)
-    words, _, refusal = trial.words.partition("refused ")
+    output, code = _try(path, functions)
+    words, _, refusal = output.partition("refused ")
     if refusal:
         raise OSError(refusal)
-    if trial.code is None and "loaded" not in words:
+    if code is None and "loaded" not in words:
         raise TimeoutError(f"{path} was not loaded within {DEADLINE:g} s; this process does not load it")
-    if trial.code is not None and "started" in words and "done" not in words:
-        how = f"exit code {trial.code}" if trial.code >= 0 else f"signal {-trial.code}"
+    if code is not None and "started" in words and "done" not in words:
+        how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         raise ChildProcessError(f"{path} ended a process that loaded it ({how}); this process does not load it")
     return ctypes.CDLL(path, handle=_dlopen(path))
 
 
-def _try(path: str, functions: Sequence[str]) -> _Trial:
+def _try(path: str, functions: Sequence[str]) -> tuple[str, int | None]:
+    """Return the output of a child, "" if it could not start, and its exit code, None if it was killed as too late."""
     deadline = time.monotonic() + DEADLINE
     try:
         command = _command(path)
@@ -85,7 +78,7 @@ def _try(path: str, functions: Sequence[str]) -> _Trial:
     except ChildProcessError as error:  # an earlier one hangs
         raise TimeoutError(str(error)) from None
     except (OSError, Unavailable):
-        return _Trial("", 0)
+        return "", 0
     words = b""
     try:
         while not (ended := child.has_exited()) and time.monotonic() < deadline:
@@ -95,7 +88,7 @@ def _try(path: str, functions: Sequence[str]) -> _Trial:
                 time.sleep(PAUSE)
         while chunk := child.read_chunk(0):
             words += chunk
-        return _Trial(words.decode(errors="replace"), child.code if ended else None)
+        return words.decode(errors="replace"), child.code if ended else None
     except ChildProcessError as error:  # the program closed the pipe
         raise TimeoutError(str(error)) from None
     finally:
