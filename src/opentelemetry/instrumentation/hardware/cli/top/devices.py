@@ -67,11 +67,11 @@ def device_columns(
     def held(device: Device, _: int) -> Line:
         return [(verdict(device), WARNING)]
 
-    columns = [
-        Column[Device]("DEVICE", widest(7, _name), _name, lambda device: 0),  # as they are numbered
-        Column[Device]("MODEL", min(widest(5, model), 22), model, lambda device: device.model, rank=8),
-        Column[Device]("BUSY", 5, _busy, lambda device: _known(device.busy), 4, rank=1, descending=True),
-        Column[Device](
+    columns: list[Column[Device]] = [
+        Column("DEVICE", widest(7, _name), _name, lambda device: 0),  # as they are numbered
+        Column("MODEL", min(widest(5, model), 22), model, lambda device: device.model, rank=8),
+        Column("BUSY", 5, _busy, lambda device: _known(device.busy), 4, rank=1, descending=True),
+        Column(
             "HISTORY",
             12,
             lambda device, width: spark(history.of("device", device.id), width, "busy"),
@@ -79,20 +79,16 @@ def device_columns(
             grows=3,
             rank=9,
         ),
-        Column[Device](
-            "MEMORY", widest(6, _memory), _memory, lambda device: _known(device.used), 3, rank=2, descending=True
-        ),
-        Column[Device](
+        Column("MEMORY", widest(6, _memory), _memory, lambda device: _known(device.used), 3, rank=2, descending=True),
+        Column(
             "POWER", widest(6, _power), _power, lambda device: _known(device.power), rank=4, right=True, descending=True
         ),
-        Column[Device](
-            "TEMP", 5, _temperature, lambda device: _known(device.temperature), rank=3, right=True, descending=True
-        ),
-        Column[Device]("CLOCK", 8, _clock, lambda device: _known(device.clock), rank=7, right=True, descending=True),
-        Column[Device](
+        Column("TEMP", 5, _temperature, lambda device: _known(device.temperature), rank=3, right=True, descending=True),
+        Column("CLOCK", 8, _clock, lambda device: _known(device.clock), rank=7, right=True, descending=True),
+        Column(
             "THROTTLED", widest(9, _throttled), _throttled, lambda device: device.throttled, rank=5, descending=True
         ),
-        Column[Device]("HELD BACK BY", widest(12, held), held, lambda device: verdict(device) or "~", rank=6),
+        Column("HELD BACK BY", widest(12, held), held, lambda device: verdict(device) or "~", rank=6),
     ]
     is_shown = {
         "MODEL": len({device.model for device in devices}) > 1,

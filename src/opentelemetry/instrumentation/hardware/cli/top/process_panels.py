@@ -40,25 +40,21 @@ def process_columns(processes: Sequence[Process], prefixes: Mapping[tuple[str, i
     name = max((len(short(each.device)) for each in processes), default=0)
     user = max((len(each.user) for each in processes), default=4)
     digits = max((len(str(each.pid)) for each in processes), default=0)
-    columns = [
-        Column[Process](
+    columns: list[Column[Process]] = [
+        Column(
             "DEVICE",
             max(name, 7),
             lambda each, _: [(short(each.device), STRONG)],
             lambda each: (not each.device, len(each.device), each.device, -(each.cpu or 0.0)),
             rank=1,
         ),
-        Column[Process](
-            "PID", max(digits, 7), lambda each, _: [(str(each.pid), "")], lambda each: each.pid, right=True
-        ),
-        Column[Process]("USER", min(max(user, 5), _LOGIN), _user, lambda each: each.user, rank=5),
-        Column[Process](
-            "MEMORY", 7, _device_memory, lambda each: each.device_memory or 0, rank=3, right=True, descending=True
-        ),
-        Column[Process]("CPU", 6, _cpu, lambda each: each.cpu or 0.0, rank=2, right=True, descending=True),
-        Column[Process]("RSS", 6, _memory, lambda each: each.memory or 0, rank=4, right=True, descending=True),
-        Column[Process]("AGE", 6, _age, lambda each: each.age or 0.0, rank=7, right=True, descending=True),
-        Column[Process](
+        Column("PID", max(digits, 7), lambda each, _: [(str(each.pid), "")], lambda each: each.pid, right=True),
+        Column("USER", min(max(user, 5), _LOGIN), _user, lambda each: each.user, rank=5),
+        Column("MEMORY", 7, _device_memory, lambda each: each.device_memory or 0, rank=3, right=True, descending=True),
+        Column("CPU", 6, _cpu, lambda each: each.cpu or 0.0, rank=2, right=True, descending=True),
+        Column("RSS", 6, _memory, lambda each: each.memory or 0, rank=4, right=True, descending=True),
+        Column("AGE", 6, _age, lambda each: each.age or 0.0, rank=7, right=True, descending=True),
+        Column(
             "COMMAND",
             16,
             lambda each, width: [(prefixes.get(each.key, ""), DIM), *command(each, width)],
