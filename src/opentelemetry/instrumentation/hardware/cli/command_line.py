@@ -132,7 +132,6 @@ def _similar(word: str, known: Sequence[str]) -> str:
 
 
 def _with_details(details: str, parser: argparse.ArgumentParser) -> str:
-    """Return the whole description of a command."""
     parser.description = f"{parser.description}\n{details}"
     return parser.format_help()
 

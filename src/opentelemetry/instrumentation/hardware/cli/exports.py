@@ -228,8 +228,6 @@ def _count(data: MetricsData) -> int:
 
 
 def _watch_grpc(exporter: MetricExporter, exports: Exports) -> None:
-    """See the responses of gRPC."""
-
     class Stub:
         def __init__(self, stub: Any) -> None:
             self._stub = stub
@@ -249,7 +247,6 @@ def _watch_grpc(exporter: MetricExporter, exports: Exports) -> None:
 
 
 def _watch_http(exporter: MetricExporter, exports: Exports) -> None:
-    """See the responses of HTTP."""
     session: requests.Session | None = session_of(exporter)
     if session is None:
         return

@@ -29,7 +29,6 @@ class RunningClock:
         self._state = clock(), 0.0  # when it was called last, and the seconds of all stops before
 
     def __call__(self) -> float:
-        """Return the seconds."""
         now = self._clock()
         last, stopped = self._state
         if now - last > _LATE:

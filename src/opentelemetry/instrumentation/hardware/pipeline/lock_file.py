@@ -77,7 +77,6 @@ class LockFile:
         return True
 
     def unlock(self, byte: int) -> None:
-        """Unlock a byte."""
         fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, byte)
 
     def is_locked(self, byte: int) -> bool:

@@ -90,5 +90,4 @@ class Role:
             self._change(True)
 
     def close(self) -> None:
-        """Release the lock."""
         self._reporter.release()

@@ -157,7 +157,6 @@ class SourceRunner:
         return True
 
     def _read(self, source: Source, everything: bool) -> None:
-        """Read what is due."""
         now = self.busy_since = self._clock()  # not when it was opened: what hangs expires when it counts as hung
         if any(self.pace.is_expired(part, now) for part in self.pace.exported):  # a pause
             self._interrupt()
