@@ -98,7 +98,7 @@ class Field:
         series: Metric and attributes, without those of a device.
     """
 
-    __slots__ = ("_denominator", "_is_whole", "_least", "_most", "_numerator", "_spelled", "is_rate", "series")
+    __slots__ = ("_denominator", "_is_rate", "_is_whole", "_least", "_most", "_numerator", "_spelled", "series")
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class Field:
         self._spelled = unit if isinstance(unit, str) else ""
         self._numerator, self._denominator = SCALES[unit.partition("|")[0]] if isinstance(unit, str) else unit
         is_counter = metric.kind is Kind.COUNTER
-        self.is_rate = is_counter and self._spelled.partition("|")[0].endswith("/s")
-        by_unit = _TOTALS if is_counter and not self.is_rate else _RANGES_BY_UNIT.get(metric.unit, (0, 1 << 53))
+        self._is_rate = is_counter and self._spelled.partition("|")[0].endswith("/s")
+        by_unit = _TOTALS if is_counter and not self._is_rate else _RANGES_BY_UNIT.get(metric.unit, (0, 1 << 53))
         plausible = _RANGES.get(metric, by_unit)
         self._least = plausible[0] if least is None else least
         self._most = plausible[1] if most is None else most
@@ -140,7 +140,7 @@ class Field:
             value *= self._numerator
             value = int(value) if isinstance(value, float) and value.is_integer() else value
         value = self._plausible(value, raw)
-        return Rate(value) if self.is_rate else value
+        return Rate(value) if self._is_rate else value
 
     def is_plausible(self, raw: object) -> bool:
         """Whether :meth:`value` accepts a value."""

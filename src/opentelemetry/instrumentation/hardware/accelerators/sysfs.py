@@ -206,7 +206,7 @@ class SysfsDevice(Device):
     Attributes:
         often: The files that are sampled.
         slow: The files that are read slowly.
-        fans: By fan, the files of its speed.
+        fans: By fan, the file of its speed.
         increases: The growth of its counters.
         idle_interval: Seconds between two readings that let an idle device suspend; 0 if it is busy or never suspends.
     """
@@ -218,7 +218,7 @@ class SysfsDevice(Device):
         self.card = card
         self.often: list[File] = []
         self.slow: list[File] = []
-        self.fans: dict[Device, list[File]] = {}
+        self.fans: dict[Device, File] = {}
         self.increases = Increases(files)
         self.idle_interval = 0.0
         self._autosuspend = 0.0
@@ -255,7 +255,7 @@ class SysfsDevice(Device):
         for number in range(4):
             path = f"{folder}/fan{number + 1}_input"
             if self.files.exists(path):
-                self.fans[self.new_fan(number)] = [File(path, Field(c.HW_FAN_SPEED, most=100_000))]
+                self.fans[self.new_fan(number)] = File(path, Field(c.HW_FAN_SPEED, most=100_000))
 
     def check_suspended(self) -> bool:
         suspended = is_suspended(self.files, self.card.folder)
@@ -286,7 +286,7 @@ class SysfsDevice(Device):
             return
         if not (self.idle_interval and self._slow_points):
             points = [*self.points(read_files(self.files, self.slow, self.unsupported))]
-            for fan, wanted in self.fans.items():
-                points += fan.points(read_files(self.files, wanted, self.unsupported))
+            for fan, file in self.fans.items():
+                points += fan.points(read_files(self.files, [file], self.unsupported))
             self._slow_points = points
         yield from self._slow_points
