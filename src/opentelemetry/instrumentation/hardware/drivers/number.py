@@ -26,12 +26,11 @@ def number(value: object, unit: str = "") -> Number:
         if -_MOST <= value <= _MOST:  # an int may be larger than any float
             return value
     elif isinstance(value, (str, bytes)):
-        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-        match = _pattern(unit).fullmatch(text.strip())
+        value = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        match = _pattern(unit).fullmatch(value.strip())
         if match is not None:
             return float(match[1]) if "." in match[1] else int(match[1])
-    quoted = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-    raise ValueError(f"the driver reports {str(quoted).strip()[:60]!r}")
+    raise ValueError(f"the driver reports {str(value).strip()[:60]!r}")
 
 
 @lru_cache(maxsize=100)

@@ -119,13 +119,11 @@ class StreamingCommand:
                 said = last_line(self._child.stderr)
                 raise ChildProcessError(self._fail(f"{self._name} exited{f': {said}' if said else ''}"))
             if chunk:
-                first, *others = chunk.split(b"\n")
-                self._partial += first
-                complete = []
-                if others:
-                    *rest_of_lines, last = others
-                    complete = [bytes(self._partial), *rest_of_lines]
-                    self._partial = bytearray(last)
+                *complete, last = chunk.split(b"\n")
+                if complete:
+                    complete[0] = bytes(self._partial) + complete[0]
+                    self._partial.clear()
+                self._partial += last
                 if complete and self._skip_next:
                     self._skip_next = False
                     complete = complete[1:]
