@@ -114,11 +114,8 @@ Found = Mapping[str, Mapping[str, Held]]
 def parse(text: bytes) -> Client | None:
     """Return the client of an open file; None if the file is no device of the Direct Rendering Manager."""
     lines = {key.decode(): value for key, value in _LINE.findall(text)}
-    number = lines.get("client-id", b"").decode(errors="replace")
-    if "driver" not in lines or not re.fullmatch("[0-9]{1,20}", number):
-        return None
-    driver, address = (lines.get(key, b"").decode(errors="replace") for key in ("driver", "pdev"))
-    if not (_WORD.fullmatch(driver) and _WORD.fullmatch(address)):
+    number, driver, address = (lines.get(key, b"").decode(errors="replace") for key in ("client-id", "driver", "pdev"))
+    if not (driver and re.fullmatch("[0-9]{1,20}", number) and _WORD.fullmatch(driver) and _WORD.fullmatch(address)):
         return None
     return Client(driver, address.lower(), number, _memory(lines), _engines(lines))
 
