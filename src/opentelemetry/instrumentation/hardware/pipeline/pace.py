@@ -147,20 +147,20 @@ class Pace:
 
     def _due(self, part: Part, now: float) -> float:
         """Return when a part is due, however late that is."""
-        last, (_, every, before_collection, apart, for_spans) = part.last, part.reading
-        if for_spans:
-            return inf if self._demand is None else self._demand.due(every, last, self.span_duration)
+        last, reading = part.last, part.reading
+        if reading.for_spans:
+            return inf if self._demand is None else self._demand.due(reading.every, last, self.span_duration)
         if part.values.published is None:
             return now
         if self._schedule.quiet(now):
             return last + max(self.period(part), IDLE_PERIOD)
         if self._only_spans:
             return last + max(self.period(part), SLOW)
-        due = last + every
-        if before_collection:
+        due = last + reading.every
+        if reading.before_collection:
             lead = self._lead()
             due = min(due, self._schedule.due(last + 2 * lead) - lead)  # what is so new is new enough for a collection
-        return max(last + IDLE_PERIOD if due == inf else due, last + apart)
+        return max(last + IDLE_PERIOD if due == inf else due, last + reading.apart)
 
     def _lead(self) -> float:
         """Return the seconds between a reading and its collection: short, but enough to complete it."""
@@ -168,8 +168,8 @@ class Pace:
 
     def period(self, part: Part) -> float:
         """Return the seconds between two readings of a part."""
-        _, every, _, apart, _ = part.reading
-        return max(self._schedule.shortest(self._clock()) if every == inf else every, apart)
+        every = part.reading.every
+        return max(self._schedule.shortest(self._clock()) if every == inf else every, part.reading.apart)
 
     def patience(self) -> float:
         """Return the seconds after which a reading that has not ended counts as hung."""
