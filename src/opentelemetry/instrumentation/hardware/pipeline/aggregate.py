@@ -184,17 +184,14 @@ class Aggregator:
         new = {series.metric: None for series in read}.keys() - set(self.metrics)
         if new:
             self.metrics = (*self.metrics, *new)
-        self._publish(reading)
-        return errors
-
-    def _publish(self, reading: _Reading) -> None:
-        if reading.time - self._cleaned > KEPT:
-            self._cleaned = reading.time
-            oldest = reading.time - KEPT
+        if now - self._cleaned > KEPT:
+            self._cleaned = now
+            oldest = now - KEPT
             reading.forget(oldest)
             self._counters = {series: each for series, each in self._counters.items() if each.time >= oldest}
-        earlier, self._totals, self._peaks = self._totals, Totals(reading.time, reading.sums), reading.peaks
+        earlier, self._totals, self._peaks = self._totals, Totals(now, reading.sums), reading.peaks
         self.published = Published(self._totals, earlier, reading.latest, reading.newest, reading.peaks, reading.events)
+        return errors
 
     def _add(self, series: Series, value: Any, reading: _Reading) -> bool:
         """Add a value to a reading. Returns False if it cannot be exported."""
