@@ -114,11 +114,12 @@ class Session:
         self._role: Role | None = None
         if reporter is not None and self._can_report and any_host_metric(self._sources, config):
             self._role = Role(reporter, self.schedule, self._set_role, clock)
-        self._role_thread = ReaderThread("reporter", [self._role] if self._role else [], clock=clock)
+        roles = [self._role] if self._role else []
+        self._role_thread = ReaderThread("reporter", roles, clock=clock)
         self._lock = threading.Lock()
         self.has_started = self._is_closed = False
         self.runners: list[SourceRunner] = []
-        self.collector = Collector((), config, self.counters, clock, [self._role] if self._role else ())
+        self.collector = Collector((), config, self.counters, clock, roles)
         has_host = self.is_reporter or only_spans
         self._add([found for found in self._sources if has_host or found.make.scope is Scope.PROCESS])
 
