@@ -82,7 +82,7 @@ def devices(view: View) -> list[Device]:
                 of_device.setdefault(metric, {}).setdefault(aspect, value)
     _add_cores(view, values)
     throttling = _throttling(view)
-    return [_device(each, known[each], values[each], throttling.get(each, ("", 0.0))) for each in known]
+    return [_device(each, known[each], values[each], throttling.get(each, (0.0, ""))) for each in known]
 
 
 def _identities(view: View) -> dict[str, Attributes]:
@@ -124,7 +124,7 @@ def _device(
     id: str,  # noqa: A002
     known: Attributes,
     values: Mapping[Metric, Mapping[str, Number]],
-    throttling: tuple[str, float],
+    throttling: tuple[float, str],
 ) -> Device:
     def number(metrics: Sequence[Metric], *aspects: str) -> Number | None:
         for metric in metrics:
@@ -152,8 +152,7 @@ def _device(
         number([c.HW_TEMPERATURE_LIMIT], *limits),
         number([c.HW_GPU_FREQUENCY, c.HW_NPU_FREQUENCY], clock, ""),
         number([c.HW_GPU_FREQUENCY_LIMIT], clock),
-        throttling[1],
-        throttling[0],
+        *throttling,
     )
 
 
@@ -166,14 +165,14 @@ def links(view: View) -> dict[tuple[str, str], dict[str, float]]:
     return found
 
 
-def _throttling(view: View) -> dict[str, tuple[str, float]]:
-    """Return by ``hw.id`` the most frequent throttle reason of the window, and its share of the time."""
-    found: dict[str, tuple[str, float]] = {}
+def _throttling(view: View) -> dict[str, tuple[float, str]]:
+    """Return by ``hw.id`` the share of the time for the most frequent throttle reason of the window, and the reason."""
+    found: dict[str, tuple[float, str]] = {}
     for _, attributes in view.points(c.HW_GPU_THROTTLE_TIME):
         share = rate(view, c.HW_GPU_THROTTLE_TIME, attributes)
         device = str(attributes[c.HW_ID])
-        if share >= max(THROTTLED, found.get(device, ("", 0.0))[1]):
-            found[device] = (str(attributes[c.THROTTLE_REASON]), share)
+        if share >= max(THROTTLED, found.get(device, (0.0, ""))[0]):
+            found[device] = (share, str(attributes[c.THROTTLE_REASON]))
     return found
 
 
