@@ -100,13 +100,8 @@ class Attached:
     def wait(self, signals: Signals, seconds: float) -> bool:
         """Wait for its end or for a signal. Returns False after the timeout."""
         if self._descriptor is None:
-            seconds = min(seconds, 1.0)
-        watched = () if self._descriptor is None else (self._descriptor,)
-        if signals.wait(seconds, *watched):
-            return True
-        if self._descriptor is not None:
-            return bool(select.select([self._descriptor], [], [], 0)[0])
-        return not self._is_running()
+            return bool(signals.wait(min(seconds, 1.0))) or not self._is_running()
+        return bool(signals.wait(seconds, self._descriptor) or select.select([self._descriptor], [], [], 0)[0])
 
 
 def run_as_init() -> int | None:
