@@ -134,7 +134,7 @@ def device_page(readout: Readout, history: History, device: Device, width: int, 
 
 
 def _aspect(attributes: Attributes) -> str:
-    """Return what a value is of, besides the device."""
+    """Return the attributes of a value, without those of the device."""
     return " ".join(str(value).replace("_", " ") for key, value in sorted(attributes.items()) if key not in _HIDDEN)
 
 

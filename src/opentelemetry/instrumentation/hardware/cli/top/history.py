@@ -23,9 +23,9 @@ class History:
         self._values: dict[Key, deque[float | None]] = {}
         self._times: deque[float] = deque(maxlen=_LENGTH)
 
-    def add(self, view: View, devices: Sequence[Device], more: Mapping[Key, float | None] | None = None) -> None:
+    def add(self, view: View, devices: Sequence[Device], more: Mapping[Key, float | None]) -> None:
         """Add the figures of a view and its devices, and more."""
-        found = {**dict(_figures(view, devices)), **(more or {})}
+        found = {**dict(_figures(view, devices)), **more}
         self._times.append(view.time)
         for key in found.keys() - self._values.keys():
             self._values[key] = deque([None] * (len(self._times) - 1), _LENGTH)
