@@ -65,8 +65,7 @@ def export(environ: Mapping[str, str]) -> Iterator[Finding]:
     part = "export"
     if is_disabled(environ):
         yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true turns the SDK off", "unset it")
-    if environ.get("OTEL_CONFIG_FILE"):
-        file = environ["OTEL_CONFIG_FILE"]
+    if file := environ.get("OTEL_CONFIG_FILE"):
         if os.path.isfile(file):
             yield Finding(
                 part, "note", "configuration", f"{file} configures the SDK; the variables for exporters are not used"

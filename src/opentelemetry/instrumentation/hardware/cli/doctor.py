@@ -151,9 +151,8 @@ def _sources(config: Config, arguments: argparse.Namespace) -> tuple[list[Findin
         session.read_now(_TIMEOUT)
         time.sleep(_WINDOW)
         session.read_now(_TIMEOUT)
-        runners = {runner.name: runner for runner in session.runners}
         for name in discover():
-            parts = [each for label, each in runners.items() if label.partition(":")[0] == name]
+            parts = [each for each in session.runners if each.name.partition(":")[0] == name]
             for runner in parts:
                 findings += _source(runner, session.clock())
                 metrics = Counter(each.metric.name for each, _ in runner.points(session.clock()))
