@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
@@ -18,7 +20,8 @@ from opentelemetry.instrumentation.hardware.catalog import (
     HW_ID,
 )
 from opentelemetry.instrumentation.hardware.model import Event
-from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
+from opentelemetry.instrumentation.hardware.pipeline.collector import Reader, may_be_limited
+from opentelemetry.instrumentation.hardware.pipeline.runner import State
 
 STEP = 15.0
 
@@ -67,6 +70,21 @@ def test_beginning_and_end_of_a_bottleneck_are_events() -> None:
     assert event.body == "GPU 0 simulated: storage: the host waits for disks"
     assert event.attributes[GPU_BOTTLENECK] == "storage"
     assert event.attributes.keys() <= {*EVENTS[BOTTLENECK_EVENT][1]}
+
+
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        ({"container": State.ABSENT}, False),
+        ({"container": State.UP}, True),
+        ({"process": State.UP}, True),  # nobody has looked
+    ],
+)
+def test_program_may_be_limited_unless_its_control_group_has_no_limit(
+    sources: dict[str, State], expected: bool
+) -> None:
+    runners: Any = [SimpleNamespace(name=name, state=state) for name, state in sources.items()]
+    assert may_be_limited(runners) is expected
 
 
 @pytest.mark.parametrize("detail", [[], ["bottlenecks"]])

@@ -10,6 +10,7 @@ from tests.support.children import run
 from tests.support.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
+from opentelemetry.instrumentation.hardware.cli.settings import without_process
 from opentelemetry.instrumentation.hardware.settings import Config
 
 COMMANDS = ["metrics", "snapshot --sources process --window 0.05", "run --sources process --duration 0.05 --console"]
@@ -88,3 +89,10 @@ def test_misspelt_argument_gets_a_suggestion(arguments: list[str], word: str) ->
     assert answer.status == 2
     suggested = re.findall(r"did you mean ([\w-]+)\?|maybe you meant '([\w-]+)'\?", answer.err)  # of Python 3.15
     assert ["".join(each) for each in suggested] == [word] * bool(word)
+
+
+def test_command_that_leaves_itself_out_still_names_the_flags() -> None:
+    config = without_process(Config.read({"devices": "9"}, {}, flags=True))
+    assert (config.sources, config.name_of("devices")) == (["-process"], "--devices")
+    named = Config.read({"sources": "process"}, {}, flags=True)
+    assert without_process(named) is named, "the user wants to see it"

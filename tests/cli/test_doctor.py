@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -25,9 +26,10 @@ from tests.support.sink import Sink
 from tests.support.web import Quiet, Served
 from tests.tools import fake_nvml, need, nvml
 
-from opentelemetry.instrumentation.hardware.cli import delivery
+from opentelemetry.instrumentation.hardware.cli import delivery, doctor
 from opentelemetry.instrumentation.hardware.cli.exporters import Destination, connection_error, destination
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
+from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 from opentelemetry.instrumentation.hardware.system.job import JOB
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -228,6 +230,18 @@ def test_note_about_job_names_reporter_and_setting() -> None:
     assert (status, note.state) == (0, "note")
     assert f"process {reporter.pid} " in note.text
     assert "OTEL_PYTHON_HARDWARE_REPORTER" in note.fix
+
+
+def test_source_that_hangs_while_it_opens_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = Event()
+    monkeypatch.setattr(Nvidia, "is_present", lambda self: released.wait())
+    monkeypatch.setattr(doctor, "_TIMEOUT", 0.5)
+    try:
+        answer = otel_hardware("doctor", "--sources", "nvidia")
+    finally:
+        released.set()
+    assert answer.status == 1
+    assert re.search(r"nvidia +no reading within 0\.5 s: the driver or file system hangs", answer.out)
 
 
 def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def _spans(session: Session) -> Iterator[Finding]:
         return
     sources, found = [], set()
     for runner in session.runners:
-        if isinstance(runner.source, AcceleratorSource):
+        if runner.state is State.UP and isinstance(runner.source, AcceleratorSource):
             sources.append(runner.source)
             found |= {series.metric for series, _ in runner.points(session.clock())}
     yield Finding("spans", "ok", "will have", c.SPAN_CPU_TIME.name)

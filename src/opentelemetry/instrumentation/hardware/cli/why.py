@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.cli.interrupt import interruptible
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.settings import seconds
 from opentelemetry.instrumentation.hardware.cli.text import duration, wrap
-from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.collector import may_be_limited
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -140,8 +140,7 @@ def _watch(
 
 def observe(judge: Judge, session: Session, view: View, now: float, seconds: float) -> bool:
     """Show the view of a session to the judge. Returns whether it has a GPU."""
-    is_limited = all(runner.name != "container" or runner.state is not State.ABSENT for runner in session.runners)
-    found = signals(view.points, view.rates, is_limited)
+    found = signals(view.points, view.rates, may_be_limited(session.runners))
     judge.observe(now, seconds, found)
     return bool(found)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -173,9 +173,13 @@ class Collector:
         _merge(values, _select(own, wanted))
         snapshot = Snapshot(values, tuple(problems), times, readings)
         if self._bottlenecks is not None:
-            is_limited = any(each.name == "container" and each.state is not State.ABSENT for each in self.runners)
-            _merge(values, self._bottlenecks.add(now, snapshot, is_limited))
+            _merge(values, self._bottlenecks.add(now, snapshot, may_be_limited(self.runners)))
         return snapshot
+
+
+def may_be_limited(runners: Iterable[SourceRunner]) -> bool:
+    """Whether the program may be under a limit of its control group: not if the source ``container`` found none."""
+    return all(runner.name != "container" or runner.state is not State.ABSENT for runner in runners)
 
 
 def _select(values: Values, wanted: dict[Metric, None]) -> Values:
