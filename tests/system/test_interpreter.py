@@ -6,36 +6,36 @@ import sys
 
 import pytest
 
-from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
+from opentelemetry.instrumentation.hardware.system.interpreter import helper
 
 SITE = "/usr/lib/python3/site-packages"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "helps"),
+    ("arguments", "served"),
     [
-        (["-c", "from multiprocessing.resource_tracker import main;main(7)"], True),
-        (["-s", "-E", "-c", "from multiprocessing.semaphore_tracker import main;main(5)"], True),
-        (["-c", "from joblib.externals.loky.backend.resource_tracker import main; main(4, False)"], True),
-        (["-c", "from multiprocessing.forkserver import main; main(5, 6, ['__main__'], **{})"], True),
+        (["-c", "from multiprocessing.resource_tracker import main;main(7)"], "resource_tracker"),
+        (["-s", "-E", "-c", "from multiprocessing.semaphore_tracker import main;main(5)"], "semaphore_tracker"),
+        (["-c", "from joblib.externals.loky.backend.resource_tracker import main; main(4, False)"], "resource_tracker"),
+        (["-c", "from multiprocessing.forkserver import main; main(5, 6, ['__main__'], **{})"], "forkserver"),
         (
             ["-c", "import sys; from multiprocessing.forkserver import main; main(5, 6, [], sys_argv=sys.argv[1:])"],
-            True,
+            "forkserver",
         ),
-        (["-u", f"{SITE}/ray/_private/log_monitor.py", "--session-dir=/tmp/ray"], True),
-        (["-u", f"{SITE}/ray/_private/runtime_env/agent/main.py"], True),
-        (["-u", f"{SITE}/ray/dashboard/agent.py"], True),
-        (["-u", f"{SITE}/ray/autoscaler/_private/monitor.py"], True),
-        ([f"{SITE}/ray/_private/workers/default_worker.py"], False),
-        (["-c", "from multiprocessing.spawn import spawn_main; spawn_main(4)", "--multiprocessing-fork"], False),
-        (["-c", "from mine import main; main()"], False),
-        (["train.py", "-c", "from multiprocessing.resource_tracker import main"], False),
-        (["-m", "train", "-c", "from multiprocessing.resource_tracker import main"], False),
-        (["-c"], False),
-        ([], False),
+        (["-u", f"{SITE}/ray/_private/log_monitor.py", "--session-dir=/tmp/ray"], "ray"),
+        (["-u", f"{SITE}/ray/_private/runtime_env/agent/main.py"], "ray"),
+        (["-u", f"{SITE}/ray/dashboard/agent.py"], "ray"),
+        (["-u", f"{SITE}/ray/autoscaler/_private/monitor.py"], "ray"),
+        ([f"{SITE}/ray/_private/workers/default_worker.py"], ""),
+        (["-c", "from multiprocessing.spawn import spawn_main; spawn_main(4)", "--multiprocessing-fork"], ""),
+        (["-c", "from mine import main; main()"], ""),
+        (["train.py", "-c", "from multiprocessing.resource_tracker import main"], ""),
+        (["-m", "train", "-c", "from multiprocessing.resource_tracker import main"], ""),
+        (["-c"], ""),
+        ([], ""),
     ],
 )
-def test_command_lines_of_helpers(monkeypatch: pytest.MonkeyPatch, arguments: list[str], helps: bool) -> None:
+def test_command_lines_of_helpers(monkeypatch: pytest.MonkeyPatch, arguments: list[str], served: str) -> None:
     monkeypatch.setattr(sys, "orig_argv", [sys.executable, *arguments])
     monkeypatch.delitem(sys.modules, "multiprocessing.forkserver", raising=False)
-    assert is_helper() is helps
+    assert helper() == served

@@ -17,7 +17,7 @@ from opentelemetry.metrics import get_meter_provider
 from opentelemetry.instrumentation.hardware.sdk import import_early
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.system import uwsgi
-from opentelemetry.instrumentation.hardware.system.interpreter import is_helper
+from opentelemetry.instrumentation.hardware.system.interpreter import FORK_SERVER, helper
 from opentelemetry.instrumentation.hardware.system.limits import shortage
 from opentelemetry.instrumentation.hardware.telemetry import Telemetry
 
@@ -126,15 +126,17 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         self.uninstrument()
 
     def _instrument(self, **kwargs: Any) -> None:
-        if is_helper():
-            return
-        again, telemetry = partial(self.instrument, **kwargs), self._telemetry
+        served, again, telemetry = helper(), partial(self.instrument, **kwargs), self._telemetry
         try:
             if (reason := shortage()) is not None:
                 raise MemoryError(reason)
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
                 provider = get_meter_provider()
+            if served:
+                if served == FORK_SERVER:
+                    telemetry.record_spans_of_forks(provider, Config.read(kwargs))
+                return
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
             session = kwargs.pop("session", None)

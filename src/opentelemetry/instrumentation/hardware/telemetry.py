@@ -159,6 +159,13 @@ class Telemetry:
             self.recorder.close()
         return self.recorder.shares
 
+    def record_spans_of_forks(self, provider: MeterProvider, config: Config) -> None:
+        """Measure spans in the children of a fork server: each has a session of its own. Nothing runs in the server."""
+        from opentelemetry.instrumentation.hardware.spans.readings import NoReadings
+
+        if config.spans != "off" and config.mode != "agent":
+            self._record_spans(NoReadings(config), provider)
+
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
         """Start an agent, which reports instead of this process. Returns False if no agent can."""
         if (reason := obstacle()) is not None:

@@ -105,3 +105,30 @@ class SessionReadings:
         """Read the devices in use now. Called in the threads of the program: no lock, no wait."""
         for thread in self._read_for_each_span:
             thread.wake()
+
+
+class NoReadings:
+    """Nothing is read in this process; see :class:`Readings`. Its forked children have sessions of their own.
+
+    Args:
+        config: The settings.
+    """
+
+    serves_children = has_started = has_accelerators = False
+    demand: Demand | None = None
+    span_rows: tuple[Rows, ...] = ()
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def advance(self) -> None:
+        """Do nothing."""
+
+    def expect_spans(self) -> None:
+        """Do nothing."""
+
+    def wake_for_spans(self) -> None:
+        """Do nothing."""

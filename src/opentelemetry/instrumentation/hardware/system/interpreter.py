@@ -15,8 +15,11 @@ _CODE: Final = re.compile(
 _SCRIPT: Final = re.compile(r"/ray/(autoscaler/|dashboard/|_private/(log_monitor\.py|runtime_env/))")
 
 
-def is_helper() -> bool:
-    """Whether this process is a resource tracker or a fork server of multiprocessing, or a service of a Ray node.
+FORK_SERVER: Final = "forkserver"
+
+
+def helper() -> str:
+    """Return what this process serves as: a resource tracker, a fork server or a service of Ray; "" of the program.
 
     They inherit PYTHONPATH, so ``opentelemetry-instrument`` instruments them like the program. The children of a fork
     server are forks of it and do the work of the program; they have loaded its module.
@@ -24,7 +27,9 @@ def is_helper() -> bool:
     for option, value in zip(sys.orig_argv[1:], [*sys.orig_argv[2:], ""]):
         if option == "-c":
             found = _CODE.match(value)
-            return found is not None and not (found[1] == "forkserver" and "multiprocessing.forkserver" in sys.modules)
+            if found is None or (found[1] == FORK_SERVER and "multiprocessing.forkserver" in sys.modules):
+                return ""
+            return found[1]
         if not option.startswith("-") or option == "-m":
-            return _SCRIPT.search(option) is not None
-    return False
+            return "ray" if _SCRIPT.search(option) else ""
+    return ""
