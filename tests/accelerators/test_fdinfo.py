@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from tests.sources.tree import Tree
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import (
     MAX_PROCESSES,
+    UTILIZATION,
     AllClients,
     Client,
     Clients,
@@ -165,6 +168,19 @@ def card(number: int, driver: str, address: str, status: str = "active") -> dict
         f"{folder}/drm/renderD{128 + number}/dev": "",
         f"{folder}/power/runtime_status": f"{status}\n",
     }
+
+
+def test_look_for_use_does_not_shorten_the_time_of_the_mean() -> None:
+    tree = Tree(opened(7, 3, RENDER, amdgpu(ADDRESS, 0)))
+    clients, gpu = Clients(tree, DRIVERS), Device(ADDRESS, "GPU 0")
+    program: Any = SimpleNamespace(folders=["/proc/7"])
+    [*clients.usage(program, [gpu], only_looks=False)]
+    tree.files |= opened(7, 3, RENDER, amdgpu(ADDRESS, 1))
+    tree.up += 5.0
+    assert [device for device, _ in clients.usage(program, [gpu], only_looks=True)] == [gpu]
+    tree.up += 5.0
+    ((_, values),) = clients.usage(program, [gpu], only_looks=False)
+    assert values[UTILIZATION["general"]] == 0.3
 
 
 def test_file_of_a_suspended_device_is_not_read_and_its_clients_stay() -> None:

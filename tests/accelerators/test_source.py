@@ -315,3 +315,45 @@ def test_reasons_are_grouped_by_reason_and_devices() -> None:
         "MIG instances of GPU 0: denied",
         "hw.power of GPU 1: N/A",
     ]
+
+
+# -- Spans.
+
+
+def for_spans(source: Acme) -> list[str]:
+    """The devices that are read for spans only, with their power."""
+    points = [point for reading in source.readings() if reading.for_spans for point in reading.read()]
+    return ids(points)
+
+
+def test_devices_that_another_process_reports_are_read_for_spans() -> None:
+    suspended = AcmeGpu(1)
+    suspended.is_suspended = True
+    source = opened(AcmeDriver(AcmeGpu(0), suspended, users={"gpu0": [STRANGER]}), is_reporter=False)
+    assert ids([*source.read()]) == []
+    assert for_spans(source) == ["gpu0"]
+    assert source.used_devices == {"gpu0"}, "it is noticed before the slow reading"
+
+
+def test_devices_that_this_process_reports_are_read_once_for_metrics_and_spans() -> None:
+    source = opened(AcmeDriver(AcmeGpu(0)))
+    assert ids([*source.read()]) == ["gpu0"]
+    assert for_spans(source) == []
+
+
+def test_tool_that_takes_long_is_not_run_more_often_for_spans() -> None:
+    driver = AcmeDriver(AcmeGpu(0))
+    driver.min_interval = 10.0
+    source = opened(driver, is_reporter=False)
+    *_, last = [reading.every for reading in source.readings() if reading.for_spans]
+    assert last == 10.0
+
+
+def test_other_devices_are_left_alone_for_spans_while_they_may_suspend() -> None:
+    driver = AcmeDriver(AcmeGpu(0), AcmeGpu(1), users={"gpu0": [STRANGER]})
+    driver.reads_for_spans = True
+    source = opened(driver)
+    [*source.read_all()]
+    assert [device.id for used in (True, False) for device in source._awake(used)] == ["gpu0", "gpu1"]
+    driver.min_interval = 6.0
+    assert [device.id for used in (True, False) for device in source._awake(used)] == ["gpu0"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.children import command, run
+from tests.support.children import AUTO_INSTRUMENTATION, command, in_pid_namespace, run
 from tests.support.virtual import Program
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 
 QUIET = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
 CPU_TIME, ENERGY = c.SPAN_CPU_TIME.name, c.SPAN_ENERGY.name
+SIMULATE = "OTEL_PYTHON_HARDWARE_SIMULATE"
 
 
 def printed(*line: object, **env: str) -> list[Any]:
@@ -37,6 +38,17 @@ def test_first_span_has_the_energy_of_the_gpu(way: str, pause: float, tmp_path: 
     (found,) = printed("spans/first_span", way, pause, duration, tmp_path)
     check_energy(found, found["begin"], found["end"])
     assert CPU_TIME in found
+
+
+@pytest.mark.parametrize("place", ["host", "container"])
+@pytest.mark.parametrize("card", ["H100", "MI300X"])
+def test_first_span_has_the_energy_of_a_simulated_gpu(card: str, place: str) -> None:
+    """Nothing else is exported, which is usual where only traces are wanted."""
+    before = in_pid_namespace("--mount", "--mount-proc", "--kill-child") if place == "container" else []
+    outcome = run([*before, *command("spans/first_span", "auto", 0, 6.0)], {**QUIET, SIMULATE: f"1x{card}"})
+    found = json.loads(outcome.stdout)
+    assert 1500.0 < found[ENERGY] < 750.0 * 6.0
+    assert found[c.SPAN_GPU_MEMORY_PEAK.name] > 10**9
 
 
 @pytest.mark.parametrize("pause", [0.0, 3.0])
@@ -65,6 +77,14 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
             assert 0.29 < found[name][CPU_TIME] < 3.0, (way, mode, name)  # the start of our threads is in the first one
     if mode == "process":
         assert all(c.SPAN_TREE_MEMORY_PEAK.name in found["second"] for found in children), "a session was started"
+
+
+def test_span_of_a_child_of_a_fork_server_has_values() -> None:
+    exports = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+    ((found, threads),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **exports)
+    assert 0.29 < found[CPU_TIME] < 3.0
+    ((_, without),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **exports, OTEL_PYTHON_HARDWARE_SPANS="off")
+    assert threads == without, "threads of ours in the fork server"
 
 
 # -- long spans and pauses, with a clock that is set by hand

@@ -7,7 +7,8 @@ import logging
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
 from typing import Any
 
@@ -23,6 +24,8 @@ from tests.tools.amdsysfs import Files, Gpu, attribute_table, table
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Rate, Series, Unavailable, Value
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
 
 
@@ -284,6 +287,51 @@ def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(g
     with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
         all_of(source)
         assert source.readings()[0].apart == interval
+
+
+@contextmanager
+def in_rank(drivers: Equipped, is_reporter: bool) -> Iterator[Amd]:
+    """The source in a process of a job, which reports the devices or leaves them to another one."""
+    source = Amd(SourceContext(Config.read({}, {}), drivers, STRANGER, is_reporter, {}))
+    source.open()
+    with closing(source):
+        yield source
+
+
+def for_spans(source: Source) -> dict[Series, Value]:
+    """What only spans need."""
+    return dict(point for reading in source.readings() if reading.for_spans for point in reading.read())
+
+
+@pytest.mark.parametrize(
+    ("metrics", "energy"), [(None, Rate(41.0)), (table(6), Rate(41.0)), (table(6, energy=1 << 40), float(1 << 24))]
+)
+@pytest.mark.parametrize("is_reporter", [True, False])
+def test_spans_get_energy_busy_time_and_memory(metrics: bytes | None, energy: Value, is_reporter: bool) -> None:
+    drivers = Equipped(amdsysfs.machine([Gpu(metrics=metrics)]))
+    with in_rank(drivers, is_reporter) as source:
+        found = for_spans(source)
+    assert series_of(found, c.HW_ENERGY).popitem()[1] == energy
+    assert isinstance(series_of(found, c.HW_GPU_TIME).popitem()[1], Rate)
+    assert values(found, c.HW_GPU_MEMORY_USAGE)[0] > 0
+
+
+def test_card_that_is_read_for_spans_may_suspend_while_it_is_idle() -> None:
+    gpu = Gpu(busy=0, control="auto")
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    assert drivers.tree is not None
+    with in_rank(drivers, is_reporter=False) as source:
+        (device,) = source.devices
+        assert [*device.read_energy()]
+        drivers.tree.up += 5.9
+        assert not [*device.read_energy(), *device.read_memory()], "it would stay awake"
+        drivers.tree.up += 0.2
+        drivers.tree.files[f"{gpu.folder}/gpu_busy_percent"] = "50\n"
+        assert [*device.read_energy()]
+        drivers.tree.up += 0.1
+        assert [*device.read_energy()], "it is busy"
+        drivers.tree.files[f"{gpu.folder}/power/runtime_status"] = "suspended\n"
+        assert not [*device.read_energy()]
 
 
 @pytest.mark.parametrize("average", [OSError(EIO, "not supported"), "0\n", "N/A\n"])

@@ -58,7 +58,7 @@ class DrmDriver(AcceleratorDriver):
         return max((each.idle_interval for each in awake), default=0.0)
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
-        return self._clients.usage(program, self.devices())
+        return self._clients.usage(program, self.devices(), self.only_looks)
 
     def holders(self) -> Iterator[tuple[Device, Holders]]:
         return self.everybody.holders(self.devices())

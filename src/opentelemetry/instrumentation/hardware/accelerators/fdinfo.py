@@ -252,10 +252,10 @@ class Clients:
                 known[task] = min(1.0, max(share, known.get(task, 0.0)))
         return tasks
 
-    def usage(self, program: ProcessTree, devices: Sequence[Device]) -> Iterator[Usage]:
+    def usage(self, program: ProcessTree, devices: Sequence[Device], only_looks: bool) -> Iterator[Usage]:
         """Yield the memory and utilization of each device, known by its id, by the observed program."""
         found = self.read(program.folders)
-        utilization = self.utilization()
+        utilization = {} if only_looks else self.utilization()
         for device in devices:
             if device.id in found and not device.trouble:
                 size = memory(found[device.id].values())

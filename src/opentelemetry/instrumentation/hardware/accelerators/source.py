@@ -99,6 +99,8 @@ class AcceleratorSource(DetectedSource):
             self.context = self.context._replace(is_reporter=True)  # of its own devices, which others may not see
         local = machine(self.context.drivers, self.context.walk)
         self.program = ProcessTree(local, self.files, self.context.pid, *self.compute_files())
+        if config.simulates(self.name):
+            self.program.on_host = True  # the simulator names PIDs as this process sees them
         self._refresh_program()
         self._open_driver()
 
@@ -151,15 +153,18 @@ class AcceleratorSource(DetectedSource):
         if driver is None:
             return sampled, *slow
         sampled = sampled._replace(apart=driver.min_interval)
-        if not driver.reads_for_spans:
+        if not driver.reads_for_spans and self._reports_devices:
             return sampled, *slow
         looks = not (self.used_devices or self.usage_is_cheap) and self._looks < _LOOKS
-        pause = min(_FIRST_LOOK * self._looks, 1.0)
+        look = Reading(self._look_for_use, min(_FIRST_LOOK * self._looks, 1.0) if looks else inf, for_spans=True)
+        if not driver.reads_for_spans:
+            interval = max(self.context.config.interval, driver.min_interval, 1.0)
+            return sampled, *slow, look, Reading(self._unreported, interval, for_spans=True)
         others = SLOW if self.used_devices else 1.0
         return (
             sampled,
             *slow,
-            Reading(self._look_for_use, pause if looks else inf, for_spans=True),
+            look,
             Reading(partial(self._energy, True), 0.1, for_spans=True),
             Reading(partial(self._memory, True), 1.0, for_spans=True),
             Reading(partial(self._energy, False), others, for_spans=True),
@@ -244,6 +249,13 @@ class AcceleratorSource(DetectedSource):
             self.driver.only_looks = False
         return ()
 
+    def _unreported(self) -> Iterator[Point]:
+        """Read what :meth:`read` leaves to the process that reports the devices."""
+        assert self.driver is not None
+        self.driver.sample()
+        for device in (*self._awake(True), *self._awake(False)):
+            yield from self._points(device, device.read)
+
     def _energy(self, used: bool) -> Iterator[Point]:
         for device in self._awake(used):
             yield from self._points(device, device.read_energy)
@@ -255,8 +267,12 @@ class AcceleratorSource(DetectedSource):
             yield from self._points(device, device.read_memory)
 
     def _awake(self, used: bool) -> Iterator[Device]:
-        """Return the devices that the program uses, or the others, which it may begin to use."""
-        for device in self.selected():
+        """Return the devices that the program uses, or the others, which it may begin to use.
+
+        While one of those may suspend, they are left alone: each reading would keep it awake.
+        """
+        assert self.driver is not None
+        for device in self.selected() if used or not self.driver.min_interval else ():
             if (device.id in self.used_devices) is used and not (device.trouble or device.is_suspended):
                 yield device
 

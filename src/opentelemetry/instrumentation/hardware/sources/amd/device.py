@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -88,9 +89,12 @@ class SysfsGpu(Gpu):
         self._slow: list[File] = []
         self._ras: list[str] = []
         self._errors: dict[str, dict[Field, int]] = {}
+        self._quick: list[File] = []
         self._metrics: GpuMetrics | None = None
+        self._span_metrics: GpuMetrics | None = None
         self._total: object = None
         self._autosuspend = 0.0
+        self._read_at = -inf
 
     @property
     def selection_id(self) -> str:
@@ -124,9 +128,12 @@ class SysfsGpu(Gpu):
             self._often, self._slow, self._ras = sysfs.find_files(self._files, self.folder)
         except OSError as error:
             raise DeviceFailed(describe(error)) from None
-        self._metrics = GpuMetrics() if self._files.exists(f"{self.folder}/gpu_metrics") else None
+        has_metrics = self._files.exists(f"{self.folder}/gpu_metrics")
+        self._metrics, self._span_metrics = (GpuMetrics(), GpuMetrics()) if has_metrics else (None, None)
         if self._counts_energy():
             self.counters.add(f.ENERGY.series)
+        quick = (f.UTILIZATION,) if f.ENERGY.series in self.counters else (f.UTILIZATION, f.POWER)
+        self._quick = [file for file in self._often if file.field in quick]
         self._total = None
         self._autosuspend = autosuspend_delay(self._files, self.folder)
         if not self.facts:
@@ -149,16 +156,13 @@ class SysfsGpu(Gpu):
     # -- readings
 
     def read(self) -> Iterator[Point]:
-        if not self.identify_if_awake():  # it has been suspended a moment ago
+        if not self._is_ready():
             return
-        if not self._is_open:
-            self.open()
         values = read_files(self._files, self._often, self.unsupported)
         if not values:
             errors = [self.unsupported[file.field.series] for file in self._often]
             raise DeviceFailed(errors[-1] if errors else "it has none of the expected files")
-        is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
-        self.idle_interval = self._autosuspend if is_idle else 0.0
+        self._note_use(values)
         if self._total is None:  # it is read once
             self._total = File(f"{self.folder}/mem_info_vram_total", f.MEMORY_TOTAL).read_plausible(self._files)
         if self._total is None and f.MEMORY_USED in values:
@@ -166,18 +170,49 @@ class SysfsGpu(Gpu):
             self.unsupported[f.MEMORY_USED.series] = "the size of the memory cannot be read"
         elif f.MEMORY_USED in values:
             values[f.MEMORY_TOTAL] = self._total
-        yield from self.points_with_fan({**values, **self._gpu_metrics()})
+        yield from self.points_with_fan({**values, **self._gpu_metrics(self._metrics)})
 
-    def _gpu_metrics(self) -> Mapping[Field, object]:
-        if self._metrics is None:
+    def _is_ready(self) -> bool:
+        """Open it before its first reading. Returns False if it has been suspended a moment ago."""
+        if not self.identify_if_awake():
+            return False
+        if not self._is_open:
+            self.open()
+        return True
+
+    def _note_use(self, values: Mapping[Field, object]) -> None:
+        is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
+        self.idle_interval = self._autosuspend if is_idle else 0.0
+        self._read_at = self._files.uptime()
+
+    def _gpu_metrics(self, metrics: GpuMetrics | None) -> Mapping[Field, object]:
+        if metrics is None:
             return {}
         try:
-            values = self._metrics.decode(self._files.read(f"{self.folder}/gpu_metrics"))
+            values = metrics.decode(self._files.read(f"{self.folder}/gpu_metrics"))
         except (OSError, ValueError) as error:
             self.unsupported["gpu_metrics"] = describe(error) if isinstance(error, OSError) else str(error)
             return {}
         self.unsupported.pop("gpu_metrics", None)
         return {f.GPU_METRICS[name]: value for name, value in values.items()}
+
+    def read_energy(self) -> Iterator[Point]:
+        if self._may_suspend() or not self._is_ready():
+            return
+        values = read_files(self._files, self._quick, self.unsupported)
+        self._note_use(values)
+        metrics = self._gpu_metrics(self._span_metrics)
+        values.update((field, value) for field, value in metrics.items() if field in f.SPAN_METRICS)
+        yield from self.points_with_fan(values)
+
+    def read_memory(self) -> Iterator[Point]:
+        if not self._may_suspend() and self._is_open:
+            used = [file for file in self._often if file.field is f.MEMORY_USED]
+            yield from self.points(read_files(self._files, used, self.unsupported))
+
+    def _may_suspend(self) -> bool:
+        """Whether it is suspended, or idle and a reading so soon after the last one would keep it awake."""
+        return self.check_suspended() or self._files.uptime() - self._read_at < self.idle_interval
 
     def read_slow(self) -> Iterator[Point]:
         if not self._is_open:

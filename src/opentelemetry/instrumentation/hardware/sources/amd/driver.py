@@ -20,6 +20,8 @@ class Amdgpu(RocmDriver):
         Unavailable: There is no card.
     """
 
+    reads_for_spans = True
+
     gpus: Sequence[SysfsGpu]
 
     def __init__(self, files: Files, topology: Topology, is_simulated: bool) -> None:

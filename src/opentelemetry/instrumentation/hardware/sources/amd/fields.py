@@ -105,6 +105,8 @@ FAN_METRICS: Final = (c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO)
 
 ENERGY: Final = energy()
 
+THROTTLE_REASONS: Final = ("power_cap", "current_cap", "thermal_sw", "thermal_hw")
+
 # The values that :class:`~.gpu_metrics.GpuMetrics` decodes.
 GPU_METRICS: Final[Mapping[str, Field]] = {
     "video": utilization("video", ""),
@@ -118,8 +120,11 @@ GPU_METRICS: Final[Mapping[str, Field]] = {
     "energy": ENERGY,
     "xgmi.receive": link("xgmi", "receive"),
     "xgmi.transmit": link("xgmi", "transmit"),
-    **{reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")},
+    **{reason: throttle(reason) for reason in THROTTLE_REASONS},
 }
+
+# What spans need of them.
+SPAN_METRICS: Final = frozenset({ENERGY, *(GPU_METRICS[reason] for reason in THROTTLE_REASONS)})
 
 # -- amd-smi
 

@@ -51,7 +51,7 @@ class RocmDriver(AcceleratorDriver):
             for address, size in self._topology.memory(pid, cards).items():
                 allocated[address] = allocated.get(address, 0) + size
         clients = self._clients.read(program.folders)
-        utilization = self._clients.utilization()
+        utilization = {} if self.only_looks else self._clients.utilization()
         self._uses_queues = bool(allocated or clients) and program.computing()
         for gpu in gpus:
             address = gpu.address
