@@ -11,8 +11,6 @@ from tests.sources.nvidia_gpus import MEMORY, Exported, OnHost, simulated_gpus
 from tests.sources.playing import playing
 from tests.tools.nvml import MIB, NOT_AVAILABLE, Gpu, listed, orin, refused, thor, unified
 
-from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-
 Files = Mapping[str, str | bytes | OSError]
 
 # -- Memory
@@ -57,20 +55,6 @@ def test_memory_is_missing_while_a_process_list_fails(tmp_path: Path, call: str)
         machine.fake.set_lines({f"gpu0.{call}": listed((11, 5 * MIB))})
         now = machine.ticks(4, 10)
         assert now.one("hw.gpu.memory.usage") == 5 * MIB
-
-
-# -- Links
-
-
-def test_link_to_the_host_is_not_a_pcie_link(tmp_path: Path) -> None:
-    """NVML reports one lane of generation 1 for GB10, which looks like a degraded link."""
-    link: Gpu = dict.fromkeys(f.PCIE_NOW | f.PCIE_MAX, 1)
-    with simulated_gpus(tmp_path, unified() | link) as machine:
-        now = machine.tick(0)
-        assert now.of("hw.gpu.frequency")
-        for name in ("generation", "width", "generation.limit", "width.limit"):
-            assert now.of(f"hw.gpu.pcie.{name}") == {}
-        assert "an integrated GPU has no PCIe link" in machine.unsupported("hw.gpu.pcie")[0]
 
 
 # -- The kernel's files of a Jetson
