@@ -269,14 +269,6 @@ def test_state_of_the_fabric(elements: list[str], state: str) -> None:
     assert found == [state] * bool(state)
 
 
-def test_power_of_memory_and_module_is_that_of_components() -> None:
-    gpu = _of(
-        "gpu_memory_power_readings/average_power_draw=97.69 W", "module_power_readings/average_power_draw=720.10 W"
-    )
-    found = {series.attributes[c.HW_TYPE]: value for series, value in gpu.read() if series.metric is c.HW_POWER}
-    assert found == {"memory": 97.69, "module": 720.1}
-
-
 REFUSED = [
     "N/A",
     "[N/A]",

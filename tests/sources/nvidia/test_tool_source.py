@@ -78,20 +78,6 @@ def test_nvidia_smi_runs_once_per_reading(machine: Machine) -> None:
     source.close()
 
 
-def test_rows_that_nvidia_smi_lacks_are_missing(machine: Machine) -> None:
-    source = machine.open(is_reporter=True)
-    rows = {series.metric.name for series in often(source)}
-    list(source.read_slow())
-    (sentence,) = (each for each in source.unsupported if each.endswith(": nvidia-smi does not report it"))
-    for words in ("hw.gpu.io (pcie transmit", "hw.gpu.sm.occupancy", "xid", "process.gpu.utilization"):
-        assert words in sentence
-    assert not {"hw.gpu.io", "hw.gpu.sm.occupancy"} & rows
-    assert "hw.power" in rows
-    assert "hw.power" not in sentence
-    assert "throttle" not in sentence
-    source.close()
-
-
 def test_job_member_runs_nvidia_smi_itself_and_reports_only_its_memory(machine: Machine) -> None:
     machine.print_usage(100)
     source = machine.open(is_reporter=False)
