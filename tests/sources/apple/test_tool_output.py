@@ -204,9 +204,15 @@ SLOW = {"hw.gpu.frequency graphics": 338_000_000}
             {"fan1": {"hw.fan.speed": 0, "hw.fan.speed_ratio": 0.0}},
         ),
         ({"temp": [], "fans": [7], "soc": 3, "cpu_power": None}, {}),
+        (  # 0.8.0 and 0.8.1
+            {"gpu_freq_mhz": 338, "gpu_usage_ratio": 0.5, "gpu_active_ratio": 0.75},
+            {"gpu0": {"hw.gpu.utilization general": 0.75, "hw.gpu.utilization scaled": 0.5, **SLOW}},
+        ),
+        # The first fan cannot be read, and the highest speed of the second one is unknown.
+        ({"fans": [{"name": "fan1", "rpm": 1200, "max_rpm": None}]}, {"fan1": {"hw.fan.speed": 1200}}),
     ],
 )  # fmt: skip
-def test_macmon_values_that_were_not_measured_are_dropped(
+def test_measured_values_of_macmon_are_read_and_others_dropped(
     document: dict[str, object], parts: dict[str, dict[str, float]]
 ) -> None:
     assert plausible("macmon", document) == parts
@@ -225,25 +231,6 @@ def test_macmon_utilization_of_a_gpu_that_is_off_is_zero(idle: dict[str, object]
     assert plausible("macmon", idle)["gpu0"] == {f"hw.gpu.utilization {task}": 0.0 for task in tasks} | {"hw.power": 0}
     both = values(mean([parse_macmon(json.dumps(document).encode()) for document in (idle, busy)]))
     assert both["gpu0"]["hw.gpu.utilization scaled"] == 0.25
-
-
-@pytest.mark.parametrize(
-    ("document", "parts"),
-    [
-        (  # 0.8.0 and 0.8.1
-            {"gpu_freq_mhz": 338, "gpu_usage_ratio": 0.5, "gpu_active_ratio": 0.75},
-            {"gpu0": {"hw.gpu.utilization general": 0.75, "hw.gpu.utilization scaled": 0.5, **SLOW}},
-        ),
-        (  # the first fan cannot be read, and the highest speed of the second one is unknown
-            {"fans": [{"name": "fan1", "rpm": 1200, "max_rpm": None}]},
-            {"fan1": {"hw.fan.speed": 1200}},
-        ),
-    ],
-)
-def test_macmon_keys_of_0_8_0_and_fans_without_a_limit_are_read(
-    document: dict[str, object], parts: dict[str, dict[str, float]]
-) -> None:
-    assert plausible("macmon", document) == parts
 
 
 @pytest.mark.parametrize(
