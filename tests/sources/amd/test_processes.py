@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sources.amd.test_device import ERRORS, WORDS, plain
 from tests.sources.machines import STRANGER
-from tests.sources.radeons import Equipped, hidden, laptop, mi210, mi300x
+from tests.sources.radeons import Equipped, mi300x
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Gpu, number_of
@@ -49,17 +49,6 @@ def test_process_memory_of_gpu_partitions_is_summed() -> None:
     assert memory_of(Equipped(files)) == {"43cc8cc8af246700": 3500}
 
 
-def test_process_memory_includes_child_processes() -> None:
-    assert memory_of(mi300x(0)) == {"43cc8cc8af246700": 71_000_000_000, "43cc8cc8af246701": 2_000_000_000}
-
-
-def test_kfd_pids_are_ignored_in_a_pid_namespace() -> None:
-    assert memory_of(hidden(0)) == {}
-    assert memory_of(laptop(0)) == {"0000:63:00.0": (65_536 + 1_024) << 10}, (
-        "fdinfo is in the folder of the process itself"
-    )
-
-
 @pytest.mark.parametrize(
     ("lines", "memory"),
     [
@@ -77,10 +66,6 @@ def test_fdinfo_memory_is_read_from_old_and_new_keys(lines: str, memory: int | N
     assert memory_of(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
         {} if memory is None else {"0000:63:00.0": memory}
     )
-
-
-def test_unused_card_has_no_process_memory() -> None:
-    assert memory_of(mi210(0)) == {}
 
 
 @given(

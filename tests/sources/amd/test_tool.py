@@ -46,12 +46,6 @@ def lines(tmp_path: Path, body: str, ticks: int = 1) -> list[list[str]]:
         return found
 
 
-def test_rocm_smi_values_are_exported(tmp_path: Path) -> None:
-    (output,) = lines(tmp_path, printing(tmp_path, rocm("5.7", 0)))
-    assert any(line.startswith("hw.power{") and line.endswith(" 89.0 W gauge") for line in output)
-    assert any(line.startswith("system.cpu.time") for line in output)
-
-
 @pytest.mark.usefixtures("no_child_is_left")
 @pytest.mark.parametrize(
     ("body", "reason"),
@@ -154,6 +148,12 @@ def amd_smi(folder: Path, metric: list[dict[str, Any]], addresses: list[str]) ->
     return {"amdgpu": "off", "rocm_smi": "off", "amd_smi": str(path)}
 
 
+def heated(folder: Path, gpus: dict[str, int]) -> dict[str, Any]:
+    """The same, of GPUs by address with their temperatures."""
+    metric = [{"gpu": n, "temperature": {"hotspot": celsius}} for n, celsius in enumerate(gpus.values())]
+    return amd_smi(folder, metric, [*gpus])
+
+
 def temperatures(source: Source) -> dict[str, Any]:
     found = series_of(all_of(source), c.HW_TEMPERATURE)
     return {str(series.attributes[c.HW_ID]): value for series, value in found.items()}
@@ -177,33 +177,23 @@ def test_gpus_after_a_lost_one_keep_their_values_although_rocm_smi_renumbers_the
 
 def test_gpus_after_a_lost_one_keep_their_values_although_amd_smi_renumbers_them(tmp_path: Path) -> None:
     gpus = {f"0000:{bus}:00.0": celsius for bus, celsius in (("2f", 41), ("30", 52), ("31", 63))}
-
-    def listed(remaining: dict[str, int]) -> dict[str, Any]:
-        metric = [{"gpu": n, "temperature": {"hotspot": celsius}} for n, celsius in enumerate(remaining.values())]
-        return amd_smi(tmp_path, metric, [*remaining])
-
-    with opened("amd", **listed(gpus)) as source:
+    with opened("amd", **heated(tmp_path, gpus)) as source:
         assert temperatures(source) == gpus
         del gpus["0000:30:00.0"]
-        listed(gpus)
+        heated(tmp_path, gpus)
         assert temperatures(source) == gpus
 
 
 def test_gpus_after_a_lost_one_keep_their_ids_although_amd_smi_fails_once(tmp_path: Path) -> None:
     gpus = {"0000:2f:00.0": 41, "0000:30:00.0": 52}
-
-    def listed(remaining: dict[str, int]) -> dict[str, Any]:
-        metric = [{"gpu": n, "temperature": {"hotspot": celsius}} for n, celsius in enumerate(remaining.values())]
-        return amd_smi(tmp_path, metric, [*remaining])
-
-    with opened("amd", **listed(gpus)) as source:
+    with opened("amd", **heated(tmp_path, gpus)) as source:
         assert temperatures(source) == gpus
         del gpus["0000:2f:00.0"]
-        listed(gpus)
+        heated(tmp_path, gpus)
         (tmp_path / "static").write_text("ERROR: amdgpu is busy")
         with pytest.raises(ValueError, match="amd-smi"):
             temperatures(source)
-        listed(gpus)
+        heated(tmp_path, gpus)
         assert temperatures(source) == gpus
 
 

@@ -283,14 +283,6 @@ def test_unreadable_group_file_loses_only_its_metrics(path: str, lost: int, text
     assert len(left) == len(whole) - lost
 
 
-def test_container_is_unavailable_without_limits() -> None:
-    with (
-        pytest.raises(Unavailable, match="neither in a container nor under a cgroup limit"),
-        opened("container", metal(0)),
-    ):
-        pass
-
-
 def test_systemd_slice_with_a_limit_is_a_container() -> None:
     machine = metal(0)
     _files(machine)[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.sources.machines import dev, diskstats, everything, metal, old, stat
+from tests.sources.machines import dev, diskstats, metal, old, stat
 from tests.sources.reading import Portable, agrees, all_of, often, opened, rises_between, series_of, value
 from tests.sources.tree import Fabricated
 from tests.support.children import run, started
@@ -465,18 +465,6 @@ def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
     _files(machine)["/proc/diskstats"] = diskstats(["sda"], 0, 14) + diskstats(["sdb"], 0, columns)
     found = {series.attributes[c.DEVICE] for series in series_of(_read(machine), c.SYSTEM_DISK_IO_TIME)}
     assert found == {"sda"}
-
-
-def test_detail_adds_series_per_cpu_and_process_state() -> None:
-    machine = everything(0, cores=12)
-    found = _read(machine, detail="cpu,connections,processes", include_metrics="*")
-    assert len(series_of(found, c.SYSTEM_CPU_TIME)) == 12 * 7
-    assert len(series_of(found, c.SYSTEM_CPU_UTILIZATION)) == 12 * 7
-    assert value(found, c.SYSTEM_CPU_FREQUENCY, {c.CPU_NUMBER: 11}) == 2.21e9
-    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "sleeping"}) == 6 + 1, "the reading process included"
-    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "running"}) == 2
-    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "stopped"}) == 2
-    assert value(found, c.SYSTEM_PROCESS_COUNT, {c.PROCESS_STATE: "defunct"}) == 1
 
 
 def test_udp_connections_without_ipv6() -> None:

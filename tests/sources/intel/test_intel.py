@@ -27,16 +27,6 @@ def tree_of(drivers: Fabricated) -> Tree:
     return drivers.tree
 
 
-def test_idle_time_of_each_gt_becomes_utilization() -> None:
-    drivers = arc(0)
-    with opened("intel", drivers, STRANGER) as source:
-        assert series_of(all_of(source), c.HW_GPU_UTILIZATION) == {}, "one reading has no past"
-        drivers.become(arc(1))
-        found = all_of(source)
-        assert value(found, c.HW_GPU_UTILIZATION, {**ARC, c.GPU_TASK: "general"}) == pytest.approx(0.75)
-        assert value(found, c.HW_GPU_UTILIZATION, {**ARC, c.GPU_TASK: "video"}) == pytest.approx(0.1)
-
-
 def test_power_is_the_growth_of_the_energy_of_the_card() -> None:
     drivers = arc(0)
     with opened("intel", drivers, STRANGER) as source:

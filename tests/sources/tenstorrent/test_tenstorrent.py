@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.sources.cards import TT, old_wormhole, workstation
+from tests.sources.cards import TT, workstation
 from tests.sources.machines import STRANGER
-from tests.sources.reading import all_of, opened, series_of, value
+from tests.sources.reading import all_of, opened, series_of
 from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -92,14 +92,6 @@ def test_firmware_without_heartbeat_fails_and_comes_back() -> None:
             tree.up += 3
         assert states[:3] == ["ok", "ok", "failed"]
         assert states[-2:] == ["ok", "ok"], "it is read again after a while"
-
-
-def test_card_without_telemetry_has_no_status_and_no_zeros() -> None:
-    with opened("tenstorrent", old_wormhole(0), STRANGER) as source:
-        found = all_of(source)
-        assert series_of(found, c.HW_STATUS) == {}
-        assert series_of(found, c.HW_TEMPERATURE) == {}
-        assert value(found, c.HW_POWER, {**FIRST, c.HW_TYPE: "npu"}) == 20
 
 
 @pytest.mark.parametrize(
