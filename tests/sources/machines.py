@@ -294,9 +294,12 @@ def mounts(tick: int) -> Fabricated:
         ("0:6", "/", "/dev", "devtmpfs", "udev"),
         ROOT,
         ("259:1", "/", "/boot/efi", "vfat", "/dev/nvme0n1p1"),
+        ("9:0", "/", "/mnt/again", "xfs", "/dev/md0"),
         DATA,
         ("9:0", "/shared", "/srv/shared", "xfs", "/dev/md0"),
-        ("9:0", "/", "/mnt/again", "xfs", "/dev/md0"),
+        ("8:16", "/pods", "/srv/pods", "ext4", "/dev/sdc"),
+        ("8:32", "/", "/run/media/me/stick", "vfat", "/dev/sdd1"),
+        ("7:1", "/", "/mnt/image", "squashfs", "/dev/loop1"),
         ("0:44", "/", "/home", "nfs4", "filer:/home"),
         ("7:0", "/", "/snap/core/1", "squashfs", "/dev/loop0"),
         ("0:60", "/", "/var/lib/docker/overlay2/9f/merged", "overlay", "overlay"),
@@ -306,7 +309,7 @@ def mounts(tick: int) -> Fabricated:
         ("0:70", "/@", "/srv/tree", "btrfs", "/dev/sdb"),
         ("0:70", "/@snap", "/srv/tree/.snapshots", "btrfs", "/dev/sdb"),
     )
-    for path in ("/boot/efi", "/media/with a blank", "/srv/tree"):
+    for path in ("/boot/efi", "/media/with a blank", "/srv/tree", "/srv/pods", "/run/media/me/stick", "/mnt/image"):
         found.tree.spaces[path] = _space(80, 30, 4, tick)
     return found
 
