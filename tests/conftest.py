@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
 from tests.support import traces
 from tests.support.children import descriptors
 from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from tests.support.sink import Sink
 
 pytest_plugins = ["tests.support.parallel"]
 
@@ -141,3 +146,19 @@ def nothing_is_left(no_child_is_left: None) -> Iterator[None]:
     before = descriptors()
     yield
     assert descriptors() == before
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    from tests.support.sink import Sink  # not in the tests that also run on other systems
+
+    with Sink() as opened:
+        yield opened
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """An endpoint that refuses connections while the test lasts."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{probe.getsockname()[1]}"

@@ -34,12 +34,6 @@ pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs
 FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2"}
 
 
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as each:
-        yield each
-
-
 class Application:
     """A running application that has an agent."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,6 @@ pytest.importorskip("jsonschema", reason="needs opentelemetry-sdk[file-configura
 
 # `opentelemetry-instrument` does not start the package by itself: the configuration file alone decides.
 DISABLED = {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": f"hardware,{children.PEERS}"}
-
-
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as opened:
-        yield opened
 
 
 def configure(sink: Sink, folder: Path, hardware: Mapping[str, object]) -> dict[str, str]:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -43,12 +43,6 @@ inherited = pytest.mark.skipif(
 @pytest.fixture
 def journal(tmp_path: Path) -> Path:
     return tmp_path / "journal"
-
-
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as opened:
-        yield opened
 
 
 def of(pid: int, found: list[Export]) -> list[Export]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import fields
 
 import pytest
@@ -22,12 +21,6 @@ from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.version import __version__
 
 PREFIX = "OTEL_PYTHON_HARDWARE_"
-
-
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as opened:
-        yield opened
 
 
 def last(sink: Sink) -> Export:

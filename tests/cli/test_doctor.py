@@ -8,9 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,12 +16,11 @@ from uuid import uuid4
 
 import grpc
 import pytest
-from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from tests.support.children import run
 from tests.support.commands import otel_hardware, simulated
 from tests.support.members import members
+from tests.support.receivers import Answers, grpc_receiver, http_receiver
 from tests.support.sink import Sink
-from tests.support.web import Quiet, Served
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery, doctor
@@ -37,47 +34,10 @@ QUICK = ["--sources", "process"]
 
 
 @pytest.fixture(scope="module")
-def sink() -> Iterator[Sink]:
-    with Sink() as each:
-        yield each
-
-
-@pytest.fixture(scope="module")
-def collector() -> Iterator[str]:
-    """The endpoint of an OTLP receiver for gRPC."""
-
-    class Service(metrics_service_pb2_grpc.MetricsServiceServicer):
-        def Export(self, request: Any, context: Any) -> Any:  # noqa: N802 - the service calls it so
-            return metrics_service_pb2.ExportMetricsServiceResponse()
-
-    with ThreadPoolExecutor(2) as threads:
-        server = grpc.server(threads)
-        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(Service(), server)  # type: ignore[no-untyped-call]
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        yield f"http://127.0.0.1:{port}"
-        server.stop(None).wait()
-
-
-@pytest.fixture(scope="module")
 def web_server() -> Iterator[str]:
     """A web server that returns 404 for OTLP."""
-
-    class Handler(Quiet, BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            self.send_error(404)
-
-    with Served(HTTPServer(("127.0.0.1", 0), Handler)) as server:
-        yield f"http://127.0.0.1:{server.port}"
-
-
-@pytest.fixture
-def refusing() -> Iterator[str]:
-    """An endpoint that refuses connections while the test lasts."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
+    with http_receiver(Answers(404, body=b"<p>Not found</p>")) as url:
+        yield url
 
 
 def examined(env: dict[str, str], *arguments: str) -> tuple[int, list[Finding]]:
@@ -115,8 +75,9 @@ def test_doctor_command_on_this_machine_exits_with_0(sink: Sink) -> None:
     assert subject(findings, "container").text == "turned off by SOURCES"
 
 
-def test_grpc_endpoint_gets_an_empty_request(collector: str) -> None:
-    status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": collector})
+def test_grpc_endpoint_gets_an_empty_request() -> None:
+    with grpc_receiver(Answers()) as url:
+        status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": url})
     assert (status, wrong(findings)) == (0, [])
     assert subject(findings, "request").state == "ok"
 

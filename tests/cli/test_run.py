@@ -55,12 +55,6 @@ NO_COLLECTOR = re.compile(
 
 
 @pytest.fixture
-def sink() -> Iterator[Sink]:
-    with Sink() as each:
-        yield each
-
-
-@pytest.fixture
 def no_collector() -> list[str]:
     """What starts a command where nothing listens at the default port: in a network namespace, where permitted."""
     line = ["unshare", "--user", "--map-root-user", "--net"]
@@ -77,14 +71,6 @@ def silent() -> Iterator[str]:
     """An endpoint that accepts connections and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
-
-
-@pytest.fixture
-def refusing() -> Iterator[str]:
-    """An endpoint that refuses connections while the test lasts."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 def newest(sink: Sink, name: str) -> list[float]:
