@@ -43,11 +43,14 @@ def test_ascii_output_has_an_arrow_of_ascii() -> None:
 
 
 @pytest.mark.parametrize("command", commands())
-def test_help_of_each_command_fits_40_lines(command: str) -> None:
+def test_help_of_each_command_has_examples_and_fits_40_lines_and_100_columns(command: str) -> None:
     answer = otel_hardware(command, "--help", env={"COLUMNS": "80"})
     assert answer.status == 0
     lines = answer.out.splitlines()
     assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert f"otel-hardware {command}" in answer.out.partition("\n\n")[2]
+    assert "example" in answer.out
     assert "exit status" in answer.out
 
 
@@ -86,7 +89,8 @@ def test_help_settings_describes_all_settings(command: str) -> None:
 )
 def test_misspelt_argument_gets_a_suggestion(arguments: list[str], word: str) -> None:
     answer = otel_hardware(*arguments)
-    assert answer.status == 2
+    assert (answer.status, answer.out) == (2, "")
+    assert any(argument in answer.err for argument in arguments)
     suggested = re.findall(r"did you mean ([\w-]+)\?|maybe you meant '([\w-]+)'\?", answer.err)  # of Python 3.15
     assert ["".join(each) for each in suggested] == [word] * bool(word)
 

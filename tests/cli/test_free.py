@@ -288,17 +288,6 @@ def test_missing_driver_fails_a_shell_substitution() -> None:
     )
 
 
-def test_free_command_reads_nvidia_smi(tmp_path: Path) -> None:
-    answer = run(["otel-hardware", "free"], smi(tmp_path, "v11-a100x2.xml"))
-    assert (answer.returncode, answer.stdout) == (0, "GPU-66666666-7777-8888-9999-aaaaaaaaaaaa\n")
-
-
-def test_cuda_chooses_the_gpus_that_are_printed(folder: Path) -> None:
-    machine = FakeNvml(folder, using(h100(0), 9000), using(h100(1)), using(h100(2)))
-    assert free(machine) == SECOND
-    assert free(machine, env={"CUDA_VISIBLE_DEVICES": SECOND}) == SECOND
-
-
 # -- without the library
 
 

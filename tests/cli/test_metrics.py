@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 
-import pytest
 from tests.support.children import run
 from tests.support.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import presets_of
-from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.version import __version__
 
 
@@ -63,30 +61,6 @@ def test_closed_pipe_is_no_error() -> None:
 
 
 # -- the command itself
-
-
-def test_help_names_every_command() -> None:
-    answer = otel_hardware("--help")
-    assert answer.status == 0
-    for name, command in commands().items():
-        assert name in answer.out
-        assert command.HELP.split(":")[0] in " ".join(answer.out.split())
-
-
-@pytest.mark.parametrize("name", commands())
-def test_help_of_command_has_examples_and_fits_100_columns(name: str) -> None:
-    answer = otel_hardware(name, "--help")
-    assert answer.status == 0
-    assert f"otel-hardware {name}" in answer.out.partition("\n\n")[2]
-    assert "example" in answer.out
-    assert "exit status" in " ".join(answer.out.split())
-    assert max(map(len, answer.out.splitlines())) <= 100
-
-
-def test_unknown_command_is_a_mistake() -> None:
-    answer = otel_hardware("dance")
-    assert (answer.status, answer.out) == (2, "")
-    assert "'dance'" in answer.err
 
 
 def test_version_is_that_of_the_package() -> None:
