@@ -36,25 +36,6 @@ from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, 
 RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
 
-def test_neuron_report_is_parsed() -> None:
-    parsed = parse(json.dumps(report([runtime(7, (2, 3), 1, "tag", v3d=True)], 2, 1, TRN2)).encode())
-    (ours,) = parsed.runtimes
-    assert (ours.pid, ours.tag) == (7, "tag")
-    assert ours.percent == {2: 40.0625, 3: 20.03125}
-    assert ours.used["host"] == sum(ours.host.values()) == 610_705_409
-    assert ours.used["device"] == sum(sum(each.values()) for each in ours.cores.values())
-    assert ours.results["completed"] == 2600
-    assert ours.errors["generic"] == 23_673
-    assert ours.latency["total", "p50"] == 0.003
-    assert ours.latency["device", "p100"] == 0.008
-    assert ours.cpu == {"user": 19.25, "system": 3.75}
-    assert parsed.ecc[1] == {"mem_ecc_corrected": 8, "mem_ecc_uncorrected": 0, "sram_ecc_corrected": 1} | {
-        "sram_ecc_uncorrected": 0
-    }
-    assert (parsed.hardware.memory, parsed.hardware.cores, parsed.hardware.logical) == (103_079_215_104, 4, 2)
-    assert parsed.errors == ()
-
-
 @pytest.mark.parametrize(
     "group", ["execution_stats", "memory_used", "neuroncore_counters", "neuron_runtime_vcpu_usage"]
 )
