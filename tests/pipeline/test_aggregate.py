@@ -200,9 +200,8 @@ def test_windows_of_two_readers_are_independent() -> None:
 def test_collection_without_new_reading_gets_the_newest_interval() -> None:
     readings = Readings()
     for at, level in ((0.0, 10.0), (2.0, 20.0), (4.0, 40.0)):
-        readings.add(at, [POWER(level), BUSY(CounterRatio(at / 2, at))])
-    assert readings.value(Series(POWER), since=4.0) == 40.0
-    assert readings.value(Series(BUSY), since=4.0) == 0.5
+        readings.add(at, [POWER(level), POWER_PEAK(-level), BUSY(CounterRatio(at / 2, at))])
+    assert readings.window(since=4.0) == {Series(POWER): 40.0, Series(POWER_PEAK): -40.0, Series(BUSY): 0.5}
 
 
 def test_first_reading_is_baseline_of_window() -> None:
@@ -232,25 +231,6 @@ def test_ratio_is_exact_for_any_sampling(data: st.DataObject, whole: list[float]
         assert found == pytest.approx((parts[-1] - parts[0]) / grown, rel=EXACT, abs=1e-9)
     elif grown == 0:
         assert found is None, "a ratio without an increase of the whole"
-
-
-def test_ratio_of_window_is_increase_of_part_over_increase_of_whole() -> None:
-    aggregator = Aggregator(CounterStore())
-    reader = Reader(aggregator)
-    dice = random.Random(3)
-    busy, total = 0.0, 0.0
-    marks = [(busy, total)]
-    for number in range(400):
-        if number:
-            total += dice.uniform(0.01, 0.2)
-            busy += dice.uniform(0.0, 0.01)
-        aggregator.add(number / 10, [BUSY(CounterRatio(busy, total))])
-        if number and number % 37 == 0:
-            reader.collect()
-            (part, whole), mark = marks[-1], (busy, total)
-            marks.append(mark)
-            assert reader.windows[-1][2][BUSY] == pytest.approx((busy - part) / (total - whole), rel=EXACT)
-    assert len(marks) > 10
 
 
 @PATIENT
@@ -407,13 +387,6 @@ def test_counter_that_is_missing_from_first_reading_continues_its_integral(from_
     assert readings.value(Series(ENERGY)) == 600
     readings.add(14.0, [ENERGY(30.0)])
     assert readings.value(Series(ENERGY)) == 630, "a restart of the count"
-
-
-def test_window_without_new_reading_has_values_of_the_newest_interval() -> None:
-    readings = Readings()
-    for at, part in ((0.0, 0.0), (1.0, 1.0)):
-        readings.add(at, [BUSY(CounterRatio(part, 4 * part)), POWER_PEAK(5.0 - at)])
-    assert readings.window(since=1.0) == {Series(BUSY): 0.25, Series(POWER_PEAK): 4.0}
 
 
 @pytest.mark.parametrize(
