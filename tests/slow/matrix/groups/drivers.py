@@ -130,36 +130,7 @@ _CALLS: Final = (
     *("Init", "Count", "DriverVersion", "gpu0", "gpu0.Name", "gpu0.UUID", "gpu0.MemoryInfo", "gpu0.UtilizationRates"),
     *("gpu0.PowerUsage", "gpu1.ComputeRunningProcesses"),
 )
-_CODES: Final = (
-    1,
-    2,
-    3,
-    4,
-    6,
-    8,
-    9,
-    10,
-    12,
-    13,
-    14,
-    15,
-    16,
-    17,
-    18,
-    19,
-    20,
-    21,
-    22,
-    23,
-    24,
-    25,
-    26,
-    27,
-    28,
-    29,
-    999,
-    7777,
-)
+_CODES: Final = (1, 2, 3, 4, 6, 8, 9, 10, *range(12, 30), 999, 7777)
 
 _LIES: Final[Mapping[str, Mapping[str, Value | None]]] = {
     "count-zero": {"Count": 0},
