@@ -43,7 +43,6 @@ from tests.tools.nvml import (
     unfold,
     unified,
     vgpu,
-    wsl,
 )
 from tests.tools.reader import Reader, Start, reading
 
@@ -484,13 +483,6 @@ def test_calls_are_counted_by_device_and_name(start: Start) -> None:
         "gpu0.MigDeviceHandleByIndex": 1,
         "gpu0.mig0.UUID": 1,
     }
-
-
-def test_wsl_answers_memory_but_no_utilization_or_processes(start: Start) -> None:
-    _, reader = start(wsl())
-    assert reader.ask("nvmlDeviceGetMemoryInfo(gpu).total") == 24_564 * MIB
-    assert reader.ask("nvmlDeviceGetUtilizationRates(gpu)") == _refused(999)
-    assert reader.ask("nvmlDeviceGetComputeRunningProcesses(gpu)") == _refused(999)
 
 
 NVITOP = """
