@@ -283,7 +283,6 @@ def by_rocm_smi() -> Equipped:
 def by_amd_smi_without_addresses() -> Equipped:
     story = by_amd_smi(7)(0)
     assert isinstance(story, Equipped)
-    assert story.tree is not None
     story.tools["amd-smi"].outputs = {**story.tools["amd-smi"].outputs, "static": b"[]"}
     story.tree.files |= amdsysfs.topology(CARDS)
     return story
@@ -799,7 +798,6 @@ def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
     drivers = Equipped(cards((*CARDS[:2], replace(CARDS[2], asleep=True))))
     with opened(Amd, drivers, "1", {}) as source:
         reported(source)
-        assert drivers.tree is not None
         files_read = [path for path in drivers.tree.asked if path.startswith((CARDS[1].folder, CARDS[2].folder))]
         assert {path.rpartition("/")[2] for path in files_read} <= {"uevent"}
         assert source.unsupported == []
@@ -836,7 +834,6 @@ def test_amdgpu_card_is_reported_from_its_first_use_on() -> None:
 @linux
 def test_rocm_smi_card_in_use_is_reported() -> None:
     drivers = by_rocm_smi()
-    assert drivers.tree is not None
     drivers.tree.files |= used((CARDS[0], 0, 4096))
     with opened(Amd, drivers, "process", {}, amdgpu="off", amd_smi="off") as source:
         all_of(source)
@@ -991,7 +988,6 @@ def test_wandb_keys_of_amd_are_of_the_chosen_cards(
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     drivers = by_rocm_smi() if "amdgpu" in settings else Equipped(cards())
-    assert drivers.tree is not None
     drivers.tree.files |= used((CARDS[2], 0, 4096))
     keys = row("amd", STRANGER, drivers, **settings)
     assert sorted({int(key.split(".")[1]) for key in keys if key.startswith("gpu.")}) == indices

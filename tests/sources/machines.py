@@ -279,7 +279,6 @@ def _plain_process(tick: int) -> Files:
 def everything(tick: int, cores: int = 4) -> Fabricated:
     """A bare machine with few cores and every metric. Its iowait time decreases once, as on real kernels."""
     found = metal(tick, cores=cores)
-    assert found.tree is not None
     found.tree.files["/proc/stat"] = stat(cores, tick, iowait_step=(0, 40, 15)[tick])
     return found
 
@@ -287,7 +286,6 @@ def everything(tick: int, cores: int = 4) -> Fabricated:
 def mounts(tick: int) -> Fabricated:
     """The bare machine with mounts that are not counted: binds, snaps, overlays, network and pseudo file systems."""
     found = metal(tick)
-    assert found.tree is not None
     found.tree.files["/proc/{pid}/mountinfo"] = mountinfo(
         ("0:21", "/", "/proc", "proc", "proc"),
         ("0:22", "/", "/sys", "sysfs", "sysfs"),
@@ -442,7 +440,6 @@ def docker(tick: int) -> Fabricated:
 def tree(tick: int) -> Fabricated:
     """A program with data loaders: first none, then two and a child of one, then two."""
     found = kubernetes(tick)
-    assert found.tree is not None
     files = found.tree.files
     if tick:
         files["/proc/{pid}/task/{pid}/children"] = f"{STRANGER} "

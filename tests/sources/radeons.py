@@ -64,7 +64,6 @@ def alone() -> Files:
 
 def at(tick: int, files: Files) -> Equipped:
     made = Equipped(files)
-    assert made.tree is not None
     made.tree.up = 1000.0 + 10 * tick
     return made
 

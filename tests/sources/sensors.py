@@ -80,7 +80,6 @@ def intel(tick: int) -> Fabricated:
 def fading(tick: int) -> Fabricated:
     """The same machine; two of its sensors fail, and one of them recovers."""
     machine = intel(0)
-    assert machine.tree is not None
     if tick:
         machine.tree.files[f"{HWMON}/hwmon1/temp1_input"] = OSError(ENXIO, "No such device or address")
     if tick == 1:

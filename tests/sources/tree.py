@@ -184,20 +184,26 @@ class Fabricated(Drivers):
 
     def __init__(self, tree: Tree | None, modules: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         super().__init__()
-        self.tree = tree
+        self.linux = tree
         self.modules = {name: dict(functions) for name, functions in (modules or {}).items()}
 
+    @property
+    def tree(self) -> Tree:
+        """The files of a machine that runs Linux."""
+        assert self.linux is not None
+        return self.linux
+
     def files(self) -> Files:
-        if self.tree is None:
+        if self.linux is None:
             raise Unavailable("this system is not Linux")
-        return self.tree
+        return self.linux
 
     def python_module(self, name: str) -> PythonModule:
         return cast(PythonModule, Answers(name, self.modules.get(name)))
 
     def become(self, other: Fabricated) -> None:
         """The machine goes on: everything is as it is there."""
-        if self.tree is not None and other.tree is not None:
-            self.tree.become(other.tree)
+        if self.linux is not None and other.linux is not None:
+            self.linux.become(other.linux)
         for name, functions in other.modules.items():
             self.modules[name].update(functions)

@@ -27,10 +27,8 @@ class Machine:
     def __init__(self, story: Story) -> None:
         self.story = story
         self.drivers = story.at(0)
-        tree = self.drivers.tree
-        assert tree is not None
-        self.tree = tree
-        self.files = dict(tree.files)
+        self.tree = self.drivers.tree
+        self.files = dict(self.tree.files)
         self.config = Config.read(dict(story.settings), {})
         self.make: type[Source] = discover()[story.source]()
         self.paths = self._read_paths()
@@ -77,7 +75,7 @@ def places(*sources: str) -> Sequence[tuple[Machine, str]]:
 
 def _places(sources: Sequence[str]) -> Iterator[tuple[Machine, str]]:
     for story in (*STORIES, *SENSORS, *RADEONS, *NPUS, *CARDS):
-        if story.source in sources and story.at(0).tree is not None and story.name != "metal":
+        if story.source in sources and story.at(0).linux is not None and story.name != "metal":
             machine = Machine(story)
             for path in machine.paths:
                 yield machine, path

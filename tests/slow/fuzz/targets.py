@@ -377,9 +377,9 @@ def _kernel() -> Tree:
     from tests.sources.machines import kubernetes, metal, mounts
 
     trees = [make(1).tree for make in (metal, mounts, kubernetes)]
-    files = {name: content for tree in trees if tree is not None for name, content in tree.files.items()}
+    files = {name: content for tree in trees for name, content in tree.files.items()}
     files = {name: content for name, content in files.items() if "cpu1" not in name and not re.search("cpu[2-9]", name)}
-    return Tree(files, cpus=1, usage=trees[0].spent if trees[0] else None)
+    return Tree(files, cpus=1, usage=trees[0].spent)
 
 
 def proc(data: bytes) -> None:

@@ -228,7 +228,6 @@ def test_unreadable_energy_counter_is_not_replaced_by_an_estimate() -> None:
     drivers = Equipped(files)
     with opened("amd", drivers, STRANGER) as source:
         first = all_of(source)
-        assert drivers.tree is not None
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = OSError(EBUSY, "busy")
         second = all_of(source)
         assert values(first, c.HW_ENERGY) == [float(1 << 24)]
@@ -243,7 +242,6 @@ def test_unreadable_memory_total_is_read_again() -> None:
         assert not values(all_of(source), c.HW_GPU_MEMORY_USAGE), (
             "the usage of a memory of unknown size may be anything"
         )
-        assert drivers.tree is not None
         drivers.tree.files[f"{gpu.folder}/mem_info_vram_total"] = "68702699520\n"
         assert values(all_of(source), c.HW_GPU_MEMORY_USAGE) == [10_960_896_000]
         assert source.unsupported == []
@@ -252,7 +250,6 @@ def test_unreadable_memory_total_is_read_again() -> None:
 def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
     gpu = Gpu()
     drivers = Equipped(amdsysfs.machine([gpu]))
-    assert drivers.tree is not None
     files = drivers.tree.files
     with opened("amd", drivers, STRANGER) as source:
         assert values(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [68_702_699_520]
@@ -268,7 +265,6 @@ def test_only_runtime_status_of_a_suspended_card_is_read() -> None:
     drivers = Equipped(amdsysfs.machine([gpu]))
     with opened("amd", drivers, STRANGER) as source:
         assert all_of(source) == {}
-        assert drivers.tree is not None
         files = {name.removeprefix(gpu.folder) for name in drivers.tree.asked if name.startswith(gpu.folder)}
         assert files == {"/uevent", "/power/runtime_status"}
 
@@ -352,7 +348,6 @@ def test_instant_power_is_read_beside_the_average() -> None:
 def test_lost_card_and_its_recovery_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
     gpu = Gpu()
     drivers = Equipped(amdsysfs.machine([gpu]))
-    assert drivers.tree is not None
     files = drivers.tree.files
     with caplog.at_level(logging.INFO), opened("amd", drivers, STRANGER) as source:
         all_of(source)
@@ -371,7 +366,6 @@ def test_card_without_a_folder_has_status_failed() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu])
     drivers = Equipped({path: content for path, content in files.items() if not path.startswith(gpu.folder)})
-    assert drivers.tree is not None
     drivers.tree.files[f"{gpu.folder}/uevent"] = files[f"{gpu.folder}/uevent"]
     with opened("amd", drivers, STRANGER) as source:
         del drivers.tree.files[f"{gpu.folder}/uevent"]
@@ -382,7 +376,6 @@ def test_card_without_a_folder_has_status_failed() -> None:
 def test_energy_counter_that_appears_later_does_not_replace_the_integral_of_power() -> None:
     gpu = Gpu(metrics=table(6))
     drivers = Equipped(amdsysfs.machine([gpu]))
-    assert drivers.tree is not None
     with opened("amd", drivers, STRANGER) as source:
         assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
@@ -392,7 +385,6 @@ def test_energy_counter_that_appears_later_does_not_replace_the_integral_of_powe
 def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:
     gpu = Gpu(metrics=table(6, energy=1 << 40))
     drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/gpu_metrics": OSError(EBUSY, "busy")})
-    assert drivers.tree is not None
     with opened("amd", drivers, STRANGER) as source:
         assert values(all_of(source), c.HW_ENERGY) == []
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
@@ -407,7 +399,6 @@ def test_energy_of_gpu_metrics_1_9_is_exported() -> None:
 def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:
     gpu = Gpu(ras={"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n", "sdma": "ue: 0\nce: 5\n"})
     drivers = Equipped(amdsysfs.machine([gpu]))
-    assert drivers.tree is not None
     with opened("amd", drivers, STRANGER) as source:
         assert values(all_of(source), c.HW_ERRORS, type="sram_corrected") == [7]
         drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = OSError(EBUSY, "busy")

@@ -26,11 +26,6 @@ from opentelemetry.instrumentation.hardware.sources import Source
 TOP = "/sys/fs/cgroup"
 
 
-def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
-    assert machine.tree is not None
-    return machine.tree.files
-
-
 def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
     with opened("container", machine) as container:
         found = all_of(container)
@@ -56,7 +51,7 @@ def _limits(machine: Fabricated) -> tuple[float | None, float | None]:
 )
 def test_tightest_limit_of_parent_groups_is_reported(files: Mapping[str, str], limits: tuple[object, object]) -> None:
     machine = kubernetes(0)
-    _files(machine).update({TOP + path: text for path, text in files.items()})
+    machine.tree.files.update({TOP + path: text for path, text in files.items()})
     assert _limits(machine) == limits
 
 
@@ -193,12 +188,12 @@ def test_changed_limit_is_read_at_the_next_slow_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
         assert value(all_of(container), c.CONTAINER_CPU_LIMIT) == 4.0
-        _files(machine)[TOP + POD + "/cpu.max"] = "100000 100000\n"
-        _files(machine)[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
+        machine.tree.files[TOP + POD + "/cpu.max"] = "100000 100000\n"
+        machine.tree.files[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
         found = all_of(container)
         assert value(found, c.CONTAINER_CPU_LIMIT) == 1.0
         assert value(found, c.CONTAINER_MEMORY_LIMIT) == 3 * GIB
-        _files(machine)[TOP + POD + "/cpu.max"] = "max 100000\n"
+        machine.tree.files[TOP + POD + "/cpu.max"] = "max 100000\n"
         assert not series_of(all_of(container), c.CONTAINER_CPU_LIMIT)
 
 
@@ -206,7 +201,7 @@ def test_move_to_another_group_is_noticed_at_the_next_slow_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
         often(container)
-        files = _files(machine)
+        files = machine.tree.files
         files["/proc/{pid}/cgroup"] = "0::/docker/other\n"
         files[TOP + "/docker/other/memory.max"] = f"{7 * GIB}\n"
         files[TOP + "/docker/other/memory.current"] = "12345678\n"
@@ -221,13 +216,13 @@ def test_cgroup_v1_unlimited_values_are_absent() -> None:
     machine = docker(0)
     memory, cpu = TOP + "/memory/memory.limit_in_bytes", TOP + "/cpu,cpuacct/cpu.cfs_quota_us"
     assert _limits(machine) == (1.5, 2 * GIB)
-    _files(machine)[memory], _files(machine)[cpu] = "9223372036854771712\n", "-1\n"
+    machine.tree.files[memory], machine.tree.files[cpu] = "9223372036854771712\n", "-1\n"
     assert _limits(machine) == (None, None)
 
 
 def test_group_outside_of_the_namespace_uses_visible_limits() -> None:
     machine = namespace(0)
-    files = _files(machine)
+    files = machine.tree.files
     files["/proc/{pid}/cgroup"] = "0::/../other\n"
     files[TOP + "/memory.max"] = f"{5 * GIB}\n"
     files[TOP + "/other/memory.max"] = f"{GIB}\n"  # a group of the same name that is ours
@@ -237,7 +232,7 @@ def test_group_outside_of_the_namespace_uses_visible_limits() -> None:
 @pytest.mark.parametrize("later", [" rw - cgroup2 cgroup rw", " rw - cgroup2 other rw,nsdelegate"])
 def test_second_cgroup_mount_is_ignored(later: str) -> None:
     machine = kubernetes(0)
-    files = _files(machine)
+    files = machine.tree.files
     mounted = files["/proc/{pid}/mountinfo"]
     assert isinstance(mounted, str)
     limits = _limits(machine)
@@ -248,7 +243,7 @@ def test_second_cgroup_mount_is_ignored(later: str) -> None:
 @pytest.mark.parametrize("odd", ["\x85", "\u2028", "\x1c", "\x0b", "\udcff"])
 def test_group_with_unusual_name_is_found(odd: str) -> None:
     machine = kubernetes(0)
-    files = _files(machine)
+    files = machine.tree.files
     files["/proc/{pid}/cgroup"] = os.fsencode(f"0::/docker/a{odd}b\n")
     files[f"{TOP}/docker/a{odd}b/memory.max"] = f"{7 * GIB}\n"
     assert _limits(machine)[1] == 7 * GIB
@@ -257,13 +252,13 @@ def test_group_with_unusual_name_is_found(odd: str) -> None:
 def test_nothing_is_read_between_collections() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
-        _files(machine).clear()
+        machine.tree.files.clear()
         assert not [*container.read()]
 
 
 def test_working_set_is_not_negative() -> None:
     machine = kubernetes(0)
-    _files(machine)[TOP + POD + "/memory.current"] = "4096\n"
+    machine.tree.files[TOP + POD + "/memory.current"] = "4096\n"
     with opened("container", machine) as container:
         assert value(often(container), c.CONTAINER_MEMORY_WORKING_SET) == 0
 
@@ -275,9 +270,9 @@ def test_unreadable_group_file_loses_only_its_metrics(path: str, lost: int, text
     with opened("container", machine) as container:
         whole = often(container)
         if text is None:
-            del _files(machine)[TOP + POD + path]
+            del machine.tree.files[TOP + POD + path]
         else:
-            _files(machine)[TOP + POD + path] = text
+            machine.tree.files[TOP + POD + path] = text
         left = often(container)
     assert left.items() < whole.items()
     assert len(left) == len(whole) - lost
@@ -285,7 +280,7 @@ def test_unreadable_group_file_loses_only_its_metrics(path: str, lost: int, text
 
 def test_systemd_slice_with_a_limit_is_a_container() -> None:
     machine = metal(0)
-    _files(machine)[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"
+    machine.tree.files[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"
     assert _limits(machine) == (None, GIB)
 
 
@@ -317,7 +312,7 @@ def test_exported_cpu_utilization_is_relative_to_the_smaller_of_quota_and_affini
 
     def at(tick: int) -> Fabricated:
         machine = kubernetes(tick)
-        _files(machine)[TOP + POD + "/cpu.max"] = f"{quota}\n"
+        machine.tree.files[TOP + POD + "/cpu.max"] = f"{quota}\n"
         return machine
 
     machine = at(0)
@@ -330,8 +325,8 @@ def test_exported_cpu_utilization_is_relative_to_the_smaller_of_quota_and_affini
 
 def test_memory_limit_above_the_hosts_memory_is_ignored() -> None:
     machine = Fabricated(kubernetes(0).tree)
-    _files(machine)[TOP + POD + "/memory.max"] = f"{4000 * GIB}\n"
-    _files(machine)[TOP + "/kubepods.slice/memory.max"] = "max\n"
+    machine.tree.files[TOP + POD + "/memory.max"] = f"{4000 * GIB}\n"
+    machine.tree.files[TOP + "/kubepods.slice/memory.max"] = "max\n"
     with opened("process", machine) as process:
         found = often(process)
     total = 64_000_000 << 10
@@ -584,8 +579,8 @@ def _seconds(lines: list[tuple[str, str, float]]) -> dict[tuple[str, str], float
 
 def test_kernel_without_pressure_leaves_it_out() -> None:
     machine = kubernetes(0)
-    for path in [path for path in _files(machine) if path.endswith(".pressure")]:
-        _files(machine)[path] = OSError(95, "Operation not supported", path)  # booted with psi=0
+    for path in [path for path in machine.tree.files if path.endswith(".pressure")]:
+        machine.tree.files[path] = OSError(95, "Operation not supported", path)  # booted with psi=0
     with opened("container", machine) as container:
         found = all_of(container)
     assert series_of(found, c.CONTAINER_PRESSURE_TIME) == {}

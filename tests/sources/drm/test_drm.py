@@ -12,7 +12,7 @@ from tests.sources.machines import STRANGER
 from tests.sources.npus import HOST
 from tests.sources.reading import all_of, series_of, value
 from tests.sources.reading import opened as opened_source
-from tests.sources.tree import Fabricated, Tree
+from tests.sources.tree import Tree
 from tests.support.children import run
 from tests.tools import glances, need
 
@@ -23,12 +23,6 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.sources.drm import Drm
-
-
-def tree_of(drivers: Drivers) -> Tree:
-    assert isinstance(drivers, Fabricated)
-    assert drivers.tree is not None
-    return drivers.tree
 
 
 def agent(drivers: Drivers) -> Drm:
@@ -66,7 +60,7 @@ def test_utilization_is_the_sum_of_all_processes(story: Any, metric: Any, task: 
 
 def test_unused_gpu_has_a_utilization_of_zero() -> None:
     drivers = board(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     tree.files = {path: text for path, text in tree.files.items() if "/fd" not in path} | {"/proc/1/fd/0": "/dev/null"}
     source = agent(drivers)
     all_of(source)
@@ -78,7 +72,7 @@ def test_unused_gpu_has_a_utilization_of_zero() -> None:
 def test_sum_of_some_processes_is_no_utilization(namespace: str) -> None:
     """In a container, or if the open files of a process are hidden."""
     drivers = board(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     tree.files["/proc/{pid}/ns/pid"] = namespace
     on_host = namespace.endswith("836]")
     names = tree.names
@@ -113,7 +107,7 @@ def test_holders_are_the_processes_with_open_device_files() -> None:
 
 def test_suspended_gpu_is_left_alone_and_read_again_later() -> None:
     drivers = desktop(1)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened_source("drm", drivers, STRANGER) as source:
         tree.asked.clear()
         assert all_of(source) == {}
@@ -127,7 +121,7 @@ GPU = {c.HW_ID: "0000:01:00.0", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}
 
 def test_gpu_that_comes_back_under_another_number_is_the_same_device() -> None:
     drivers = desktop(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened_source("drm", drivers, STRANGER) as source:
         all_of(source)
         tree.files = {path.replace("/card0/device", "/card1/device"): text for path, text in tree.files.items()}
@@ -142,14 +136,14 @@ def test_gpu_that_is_plugged_in_later_is_reported() -> None:
     drivers = laptop(0)
     with opened_source("drm", drivers, STRANGER) as source:
         all_of(source)
-        tree_of(drivers).files |= tree_of(desktop(0)).files
+        drivers.tree.files |= desktop(0).tree.files
         all_of(source)
         assert value(all_of(source), c.HW_TEMPERATURE, {**GPU, c.HW_SENSOR_LOCATION: "gpu"}) == 41
 
 
 def test_utilization_of_an_npu_after_a_suspend_does_not_include_it() -> None:
     drivers = laptop(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     folder = f"{ACCEL}/accel0/device"
     with opened_source("drm", drivers, STRANGER) as source:
         all_of(source)
@@ -167,7 +161,7 @@ def test_utilization_of_an_npu_after_a_suspend_does_not_include_it() -> None:
 
 def test_idle_npu_may_suspend() -> None:
     drivers = laptop(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     folder = f"{ACCEL}/accel0/device"
     tree.files |= {f"{folder}/power/control": "auto\n", f"{folder}/power/autosuspend_delay_ms": "5000\n"}
     with opened_source("drm", drivers, STRANGER) as source:
@@ -203,7 +197,7 @@ def test_glances_reads_the_same_numbers(tmp_path: Any) -> None:
         fdinfo("panfrost", 2, **engines, cycles_fragment=9, resident_memory="12 KiB"),
         fdinfo("v3d", 3, engine_render="8 ns", engine_bin="9 ns", resident_memory="0 KiB"),
     ]
-    tree = tree_of(laptop(1))
+    tree = laptop(1).tree
     for path, text in tree.files.items():
         if path.startswith(ACCEL):
             file = tmp_path / path[1:]
@@ -227,6 +221,6 @@ def test_glances_reads_the_same_numbers(tmp_path: Any) -> None:
 
 def test_open_file_of_another_driver_is_ignored() -> None:
     drivers = board(0)
-    tree_of(drivers).files |= opened(STRANGER, 11, "/dev/dri/renderD129", fdinfo("amdgpu", 1, "0000:03:00.0"))
+    drivers.tree.files |= opened(STRANGER, 11, "/dev/dri/renderD129", fdinfo("amdgpu", 1, "0000:03:00.0"))
     with opened_source("drm", drivers, STRANGER) as source:
         assert [*series_of(all_of(source), c.PROCESS_GPU_MEMORY_USAGE).values()] == [5 << 20]

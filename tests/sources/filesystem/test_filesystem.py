@@ -96,7 +96,6 @@ def test_default_is_root_without_pseudo_file_systems() -> None:
 
 def test_disk_path_inside_a_mount_is_reported_as_the_mount() -> None:
     machine = mounts(0)
-    assert machine.tree is not None
     machine.tree.spaces["/data/run/7"] = machine.tree.spaces["/data"]
     machine.tree.spaces["/database"] = machine.tree.spaces["/"]
     with opened("filesystem", machine, disk_paths="/data/run/7,/data,/database") as source:
@@ -105,7 +104,6 @@ def test_disk_path_inside_a_mount_is_reported_as_the_mount() -> None:
 
 def test_disk_path_under_two_mounts_is_the_later_one() -> None:
     machine = metal(0)
-    assert machine.tree is not None
     mounted = machine.tree.files["/proc/{pid}/mountinfo"]
     assert isinstance(mounted, str)
     machine.tree.files["/proc/{pid}/mountinfo"] = mounted + "999 1 0:99 / /data rw - xfs /dev/later rw\n"
@@ -169,7 +167,6 @@ def test_source_is_unavailable_if_no_named_path_can_be_read() -> None:
 
 def test_file_system_of_size_zero_is_left_out() -> None:
     machine = metal(0)
-    assert machine.tree is not None
     machine.tree.spaces["/data"] = FilesystemSpace(0, 0, 0)
     with opened("filesystem", machine) as source:
         assert _points(often(source)) == {"/"}
@@ -178,7 +175,6 @@ def test_file_system_of_size_zero_is_left_out() -> None:
 @pytest.mark.parametrize("trouble", [PermissionError(EACCES, "Permission denied"), OSError(EIO, "Input/output error")])
 def test_unreadable_file_system_loses_only_its_metrics(trouble: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = mounts(0)
-    assert machine.tree is not None
     space, broken = machine.tree.space, {"/data"}
 
     def asked(path: str) -> FilesystemSpace:
@@ -214,7 +210,6 @@ def test_non_utf8_mount_point_is_escaped(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cut", range(0, 160, 8))
 def test_truncated_mountinfo_gives_no_wrong_mount(cut: int) -> None:
     machine = metal(0)
-    assert machine.tree is not None
     with opened("filesystem", machine) as source:
         whole = often(source)
     text = machine.tree.files["/proc/{pid}/mountinfo"]
@@ -260,7 +255,6 @@ def test_unmounted_path_is_not_reported_with_its_parents_values(tmp_path: Path) 
 
 def _mounting(machine: Fabricated, *lines: str) -> Tree:
     """Add lines to the mount table of a fabricated machine."""
-    assert machine.tree is not None
     table = machine.tree.files[TABLE]
     assert isinstance(table, str)
     machine.tree.files[TABLE] = "\n".join([table.rstrip("\n"), *lines, ""])
@@ -302,7 +296,6 @@ def test_other_file_system_at_a_path_is_noticed() -> None:
 def test_no_values_when_everything_is_unmounted() -> None:
     machine, bare = metal(0), unmounted(0)
     tree = _mounting(machine)
-    assert bare.tree is not None
     with opened("filesystem", machine) as source:
         tree.files[TABLE] = bare.tree.files[TABLE]
         assert often(source) == {}

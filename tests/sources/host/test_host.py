@@ -305,16 +305,11 @@ def _read(machine: Fabricated, **settings: object) -> dict[Series, Value]:
         return all_of(host)
 
 
-def _files(machine: Fabricated) -> dict[str, str | bytes | OSError]:
-    assert machine.tree is not None
-    return machine.tree.files
-
-
 @pytest.mark.parametrize("damage", ["gone", "empty", "forbidden"])
 @pytest.mark.parametrize("path", TABLES)
 def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> None:
     whole, machine = _read(metal(0)), metal(0)
-    files = _files(machine)
+    files = machine.tree.files
     if damage == "gone":
         del files[path]
     else:
@@ -331,11 +326,11 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
 def test_truncated_proc_file_gives_no_wrong_value(path: str) -> None:
     machine = metal(0)
     whole = _read(machine)
-    text = _files(machine)[path]
+    text = machine.tree.files[path]
     assert isinstance(text, str)
     step = max(1, len(text) // 50)
     for cut in range(0, len(text), step):
-        _files(machine)[path] = text[:cut]
+        machine.tree.files[path] = text[:cut]
         wrong = {series: number for series, number in _read(machine).items() if whole[series] != number}
         assert not wrong, f"{path} cut to {text[:cut][-40:]!r} gives {wrong}"
 
@@ -345,15 +340,15 @@ def test_vanishing_proc_file_loses_its_metrics_until_it_is_back(path: str) -> No
     machine = metal(0)
     with opened("host", machine, settings=ASKED) as host:
         whole = often(host)
-        kept = _files(machine).pop(path)
+        kept = machine.tree.files.pop(path)
         assert often(host).items() < whole.items()
-        _files(machine)[path] = kept
+        machine.tree.files[path] = kept
         assert often(host) == whole
 
 
 def test_columns_and_lines_of_newer_kernels_are_ignored() -> None:
     whole, machine = _read(metal(0)), metal(0)
-    files = _files(machine)
+    files = machine.tree.files
     for path in ("/proc/stat", "/proc/diskstats", "/proc/loadavg"):
         files[path] = "".join(f"{line} 77 88\n" for line in str(files[path]).splitlines())
     files["/proc/meminfo"] = "Newest:  5 kB\n" + str(files["/proc/meminfo"]) + "MemTotalNew: 7 kB\nPlain:  3\n"
@@ -367,14 +362,14 @@ def test_columns_and_lines_of_newer_kernels_are_ignored() -> None:
 @pytest.mark.parametrize("columns", [14, 18, 20])
 def test_diskstats_of_14_18_and_20_columns_give_the_same_values(columns: int) -> None:
     machine = old(0)
-    _files(machine)["/proc/diskstats"] = diskstats(["sda", "sda1", "sdb"], 0, columns)
+    machine.tree.files["/proc/diskstats"] = diskstats(["sda", "sda1", "sdb"], 0, columns)
     assert _read(machine) == _read(old(0))
 
 
 @pytest.mark.parametrize("columns", [4, 7, 8, 10])
 def test_cpu_modes_missing_in_proc_stat_are_absent(columns: int) -> None:
     machine = old(0)
-    _files(machine)["/proc/stat"] = stat(8, 0, columns)
+    machine.tree.files["/proc/stat"] = stat(8, 0, columns)
     modes = {str(series.attributes[c.CPU_MODE]) for series in series_of(_read(machine), c.SYSTEM_CPU_TIME)}
     known = ["user", "nice", "system", "idle", "iowait", "interrupt", "steal"]
     assert modes == set(known[: {4: 4, 7: 6, 8: 7, 10: 7}[columns]])
@@ -387,7 +382,7 @@ def test_memory_is_known_without_memavailable() -> None:
 
 def test_negative_size_in_meminfo_is_unknown() -> None:
     machine = old(0)
-    files = _files(machine)
+    files = machine.tree.files
     files["/proc/meminfo"] = str(files["/proc/meminfo"]) + "MemAvailable:   -1 kB\n"
     found = _read(machine)
     assert sum(series_of(found, c.SYSTEM_MEMORY_USAGE).values()) == value(found, c.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
@@ -398,7 +393,6 @@ def test_negative_size_in_meminfo_is_unknown() -> None:
 def test_cpus_that_go_offline_are_noticed() -> None:
     """The kernel removes the topology of a CPU that is offline."""
     machine = metal(0)
-    assert machine.tree is not None
     with opened("host", machine) as host:
         before = all_of(host)
         machine.tree.cpus //= 2
@@ -412,8 +406,8 @@ def test_cpus_that_go_offline_are_noticed() -> None:
 def test_removed_and_added_disks_are_noticed() -> None:
     machine = old(0)
     with opened("host", machine) as host:
-        _files(machine)["/proc/diskstats"] = diskstats(["sdb", "sdc"], 0)
-        _files(machine)["/sys/block/sdc/device/model"] = "x\n"
+        machine.tree.files["/proc/diskstats"] = diskstats(["sdb", "sdc"], 0)
+        machine.tree.files["/sys/block/sdc/device/model"] = "x\n"
         found = {series.attributes[c.DEVICE] for series in series_of(often(host), c.SYSTEM_DISK_IO_TIME)}
     assert found == {"sdb", "sdc"}
 
@@ -425,7 +419,7 @@ def test_nvme_disk_with_several_ports_is_counted_once() -> None:
     https://docs.kernel.org/admin-guide/nvme-multipath.html.
     """
     machine = old(0)
-    files = _files(machine)
+    files = machine.tree.files
     files["/proc/diskstats"] = diskstats(["nvme0c0n1", "nvme0n1", "nvme1n1"], 0)
     files["/sys/block/nvme0c0n1/device/cntlid"] = "0\n"  # -> ../../nvme0
     files["/sys/block/nvme0n1/device/iopolicy"] = "numa\n"  # -> ../../nvme-subsys0
@@ -438,31 +432,30 @@ def test_nvme_disk_with_several_ports_is_counted_once() -> None:
 
 def test_added_interface_appears_within_a_minute_and_removed_one_vanishes() -> None:
     machine = old(0)
-    assert machine.tree is not None
 
     def seen() -> set[object]:
         return {series.attributes[c.INTERFACE] for series in series_of(often(host), c.SYSTEM_NETWORK_IO)}
 
     with opened("host", machine) as host:
         assert seen() == {"eth0"}
-        _files(machine)["/proc/net/dev"] = dev(["lo", "eth0", "eth1"], 0)
-        _files(machine)["/sys/class/net/eth1/device/vendor"] = "x\n"
+        machine.tree.files["/proc/net/dev"] = dev(["lo", "eth0", "eth1"], 0)
+        machine.tree.files["/sys/class/net/eth1/device/vendor"] = "x\n"
         machine.tree.up += 60.0
         assert seen() == {"eth0", "eth1"}
-        _files(machine)["/proc/net/dev"] = dev(["lo", "eth1"], 0)
+        machine.tree.files["/proc/net/dev"] = dev(["lo", "eth1"], 0)
         assert seen() == {"eth1"}
 
 
 def test_interface_with_non_utf8_name_is_ignored() -> None:
     machine = old(0)
-    _files(machine)["/proc/net/dev"] = dev(["lo", "eth0", "odd"], 0).encode().replace(b"odd", b"v\xff")
+    machine.tree.files["/proc/net/dev"] = dev(["lo", "eth0", "odd"], 0).encode().replace(b"odd", b"v\xff")
     assert _read(machine) == _read(old(0))
 
 
 @pytest.mark.parametrize("columns", [4, 7])
 def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
     machine = old(0)
-    _files(machine)["/proc/diskstats"] = diskstats(["sda"], 0, 14) + diskstats(["sdb"], 0, columns)
+    machine.tree.files["/proc/diskstats"] = diskstats(["sda"], 0, 14) + diskstats(["sdb"], 0, columns)
     found = {series.attributes[c.DEVICE] for series in series_of(_read(machine), c.SYSTEM_DISK_IO_TIME)}
     assert found == {"sda"}
 
@@ -470,7 +463,7 @@ def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
 def test_udp_connections_without_ipv6() -> None:
     machine, udp = metal(0), {c.NETWORK_TRANSPORT: "udp"}
     assert value(_read(machine), c.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9 + 5
-    del _files(machine)["/proc/net/sockstat6"]
+    del machine.tree.files["/proc/net/sockstat6"]
     assert value(_read(machine), c.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.sources.cards import DRM, arc, integrated, old_kernel
 from tests.sources.machines import STRANGER
 from tests.sources.reading import all_of, opened, series_of, value
-from tests.sources.tree import Fabricated, Tree
+from tests.sources.tree import Tree
 from tests.support.children import run
 from tests.tools import glances, need
 
@@ -20,11 +20,6 @@ from opentelemetry.instrumentation.hardware.sources.intel import Intel
 
 ARC = {c.HW_ID: "0000:03:00.0", c.HW_NAME: "GPU 0"}
 CARD = f"{DRM}/card1/device"
-
-
-def tree_of(drivers: Fabricated) -> Tree:
-    assert drivers.tree is not None
-    return drivers.tree
 
 
 def test_power_is_the_growth_of_the_energy_of_the_card() -> None:
@@ -37,7 +32,7 @@ def test_power_is_the_growth_of_the_energy_of_the_card() -> None:
         card = {**ARC, c.HW_TYPE: "gpu"}
         assert value(found, c.HW_POWER, card) == 150
         assert value(found, c.HW_ENERGY, card) - value(first, c.HW_ENERGY, card) == 1500
-        tree_of(drivers).up += 0.001
+        drivers.tree.up += 0.001
         assert value(all_of(source), c.HW_POWER, card) == 150, (
             "a reading that follows at once has no step of the counter"
         )
@@ -49,14 +44,14 @@ def test_garbage_of_a_counter_is_no_utilization(text: str) -> None:
     with opened("intel", drivers, STRANGER) as source:
         all_of(source)
         drivers.become(arc(1))
-        tree_of(drivers).files[f"{CARD}/tile0/gt0/gtidle/idle_residency_ms"] = text.encode("utf-8", "surrogateescape")
+        drivers.tree.files[f"{CARD}/tile0/gt0/gtidle/idle_residency_ms"] = text.encode("utf-8", "surrogateescape")
         tasks = {series.attributes[c.GPU_TASK] for series in series_of(all_of(source), c.HW_GPU_UTILIZATION)}
         assert tasks == {"video"}
 
 
 def test_reasons_are_not_read_while_nothing_throttles() -> None:
     drivers = arc(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened("intel", drivers, STRANGER) as source:
         found = series_of(all_of(source), c.HW_GPU_THROTTLE_TIME)
         assert len(found) == 4
@@ -65,7 +60,7 @@ def test_reasons_are_not_read_while_nothing_throttles() -> None:
 
 def test_suspended_card_is_found_but_not_read() -> None:
     drivers = integrated(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened("intel", drivers, STRANGER) as source:
         all_of(source)
         touched = {path for path in tree.asked if path.startswith(f"{CARD}/")}
@@ -74,7 +69,7 @@ def test_suspended_card_is_found_but_not_read() -> None:
 
 def test_idle_card_is_left_alone_longer_than_its_autosuspend_delay() -> None:
     drivers = old_kernel(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     folder = f"{DRM}/card0/device"
     tree.files |= {f"{folder}/power/control": "auto\n", f"{folder}/power/autosuspend_delay_ms": "10000\n"}
     with opened("intel", drivers, STRANGER) as source:
@@ -90,7 +85,7 @@ def test_idle_card_is_left_alone_longer_than_its_autosuspend_delay() -> None:
 
 def test_card_that_is_removed_fails_alone() -> None:
     drivers = old_kernel(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened("intel", drivers, STRANGER) as source:
         all_of(source)
         tree.files = {path: text for path, text in tree.files.items() if not path.startswith(f"{DRM}/card0/")}
@@ -112,7 +107,7 @@ def test_host_without_a_gpu_of_intel_has_no_sign() -> None:
     tree = Tree({f"{DRM}/card0/device/uevent": "DRIVER=nvidia\n"})
     assert Intel.has_sign(Config(), {}, tree) is False
     assert Intel.has_sign(Config(), {}, None) is False
-    assert Intel.has_sign(Config(), {}, tree_of(arc(0))) is True
+    assert Intel.has_sign(Config(), {}, arc(0).tree) is True
 
 
 GLANCES = """
@@ -127,7 +122,7 @@ def test_glances_reads_the_same_frequency(tmp_path: Path) -> None:
     """glances shows the frequency as a share of the highest one that was set."""
     need(glances)
     drivers = old_kernel(0)
-    for path, text in tree_of(drivers).files.items():
+    for path, text in drivers.tree.files.items():
         if path.startswith(DRM):
             file = tmp_path / path[1:]
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -265,7 +265,6 @@ def test_zombie_process_keeps_its_values_and_uptime() -> None:
 def test_ending_process_without_memory_has_no_memory_metrics() -> None:
     """A process that ends has no memory any more for a moment before it is a zombie."""
     machine = foreign(0)
-    assert machine.tree is not None
     machine.tree.files[f"/proc/{STRANGER}/statm"] = "0 0 0 0 0 0 0\n"
     with opened("process", machine, pid=STRANGER) as source:
         points = often(source)
@@ -416,7 +415,6 @@ def test_children_without_proc_files_are_left_out() -> None:
     machine = tree(1)
     with opened("process", machine) as source:
         assert value(all_of(source), c.PROCESS_TREE_COUNT) == 4
-        assert machine.tree is not None
         del machine.tree.files[f"/proc/{STRANGER + 1}/stat"]  # it ended between the walk and the look
         assert value(all_of(source), c.PROCESS_TREE_COUNT) == 3
 
@@ -452,7 +450,6 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
     with opened("process", metal(0)) as source:
         whole = all_of(source)
     machine = metal(0)
-    assert machine.tree is not None
     machine.tree.files[path] = PermissionError(13, "Permission denied") if damage == "forbidden" else b""
     if damage == "gone":
         del machine.tree.files[path]
@@ -464,7 +461,6 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
 
 def test_process_name_with_parentheses_and_newline_is_parsed() -> None:
     machine = foreign(0)
-    assert machine.tree is not None
     path = f"/proc/{STRANGER}/stat"
     with opened("process", machine, pid=STRANGER) as source:
         whole = all_of(source)
@@ -475,7 +471,6 @@ def test_process_name_with_parentheses_and_newline_is_parsed() -> None:
 
 def test_reading_an_ended_process_is_an_error() -> None:
     machine = foreign(0)
-    assert machine.tree is not None
     with opened("process", machine, pid=STRANGER) as source:
         del machine.tree.files[f"/proc/{STRANGER}/stat"]
         with pytest.raises(OSError, match="No such file"):
@@ -484,7 +479,6 @@ def test_reading_an_ended_process_is_an_error() -> None:
 
 def test_only_resident_memory_is_read_between_collections() -> None:
     machine = metal(0)
-    assert machine.tree is not None
     with opened("process", machine) as source:
         machine.tree.asked.clear()
         metrics = {series.metric for series, _ in source.read()}

@@ -6,7 +6,6 @@ import pytest
 from tests.sources.cards import TT, workstation
 from tests.sources.machines import STRANGER
 from tests.sources.reading import all_of, opened, series_of
-from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
@@ -16,11 +15,6 @@ from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import R
 FIRST = {c.HW_ID: "0000:01:00.0", c.HW_NAME: "NPU 0"}
 COUNTER = f"{TT}/tenstorrent!0/pcie_perf_counters/mst_posted_wr_data_word_sent0"
 HEARTBEAT = f"{TT}/tenstorrent!0/tt_heartbeat"
-
-
-def tree_of(drivers: Fabricated) -> Tree:
-    assert drivers.tree is not None
-    return drivers.tree
 
 
 def received(source: Source) -> float | None:
@@ -51,7 +45,7 @@ def state(source: Source, address: str) -> str:
 )
 def test_counters_of_32_bits_are_continued_over_wraps(counts: list[int | str], words: int) -> None:
     drivers = workstation(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     last = 0.0
     with opened("tenstorrent", drivers, STRANGER) as source:
         for beat, count in enumerate(counts):
@@ -67,7 +61,7 @@ def test_counters_of_32_bits_are_continued_over_wraps(counts: list[int | str], w
 
 def test_counters_that_may_wrap_unseen_are_absent() -> None:
     drivers = workstation(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened("tenstorrent", drivers, STRANGER) as source:
         assert received(source) == 0
         for beat in (1, 2):
@@ -83,7 +77,7 @@ def test_counters_that_may_wrap_unseen_are_absent() -> None:
 
 def test_firmware_without_heartbeat_fails_and_comes_back() -> None:
     drivers = workstation(0)
-    tree = tree_of(drivers)
+    tree = drivers.tree
     with opened("tenstorrent", drivers, STRANGER) as source:
         states = []
         for beat in (5, 5, 5, 6, 7, 8, (1 << 32) - 1, 0):

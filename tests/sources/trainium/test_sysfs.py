@@ -143,7 +143,6 @@ def test_memory_sample_reads_one_file_per_core() -> None:
     drivers = Npus(HOST | old_files(16, 8, 1) | program(), reports_of(devices=16))
     source = open_source(drivers)
     all_of(source)
-    assert drivers.tree is not None
     drivers.tree.asked.clear()
     assert len(series_of(often(source), c.HW_NPU_MEMORY_USAGE)) == 16
     assert len(drivers.tree.asked) == 16 * 8
@@ -152,7 +151,6 @@ def test_memory_sample_reads_one_file_per_core() -> None:
 @pytest.mark.parametrize("made", [old_files, moved_files])
 def test_sysfs_search_skips_unneeded_files(made: Any) -> None:
     drivers = Npus(made(1, 2, 0), None)
-    assert drivers.tree is not None
     Sysfs(drivers.files())
     assert not [path for path in drivers.tree.asked if path.endswith(("reset", "success/total"))]
 

@@ -227,7 +227,6 @@ def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch:
     drivers = Npus({**HOST, "/dev/null": ""}, reports_of())
     with pytest.raises(Unavailable, match="no Neuron driver is loaded"):
         open_source(drivers)
-    assert drivers.tree is not None
     assert drivers.tree.asked == []
     assert not (tmp_path / "runs").exists()
 
