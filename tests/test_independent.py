@@ -20,8 +20,9 @@ from typing import Any, TypeAlias
 import psutil
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.support import children
+from tests.support.journal import flatten
 from tests.tools import need, otelcol
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import NodeExporter, get, wait
@@ -101,15 +102,8 @@ class Ours:
         self._provider.shutdown()
 
     def collect(self) -> Reading:
-        data = self._reader.get_metrics_data()
-        return {
-            (ROWS[metric.name], frozenset((point.attributes or {}).items())): point.value
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            for point in metric.data.data_points
-            if isinstance(point, NumberDataPoint)
-        }
+        points = flatten(self._reader.get_metrics_data())
+        return {(ROWS[point.name], frozenset(point.attributes.items())): point.value for point in points}
 
     def fresh(self) -> Reading:
         """A collection of readings that all began after the call.

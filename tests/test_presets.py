@@ -12,6 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.support.children import PATIENCE, ROOT
 from tests.support.commands import otel_hardware
+from tests.support.journal import flatten
 from tests.tools.daemon import wait
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -47,15 +48,7 @@ def series(**settings: object) -> list[tuple[str, dict[str, object]]]:
             return tasks["tensor"] == 2 and c.SYSTEM_CPU_UTILIZATION in values
 
         wait(are_rates_known, PATIENCE, "the utilization of the tensor cores of both GPUs")
-        data = reader.get_metrics_data()
-        assert data is not None
-        return [
-            (metric.name, dict(point.attributes or {}))
-            for resource in data.resource_metrics
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            for point in metric.data.data_points
-        ]
+        return [(point.name, dict(point.attributes)) for point in flatten(reader.get_metrics_data())]
     finally:
         instrumentor.uninstrument()
         provider.shutdown()

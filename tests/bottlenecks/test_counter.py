@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.bottlenecks.trial import opened
+from tests.support.journal import flatten
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import (
@@ -99,10 +100,7 @@ def test_metric_is_exported_on_request(detail: list[str]) -> None:
             session = instrumentor._telemetry.session
             assert session is not None
             session.read_now(10.0)
-            data = reader.get_metrics_data()
-            assert data is not None
-            scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
-            names |= {metric.name for scope in scopes for metric in scope.metrics}
+            names |= {point.name for point in flatten(reader.get_metrics_data())}
     finally:
         instrumentor.uninstrument()
     assert "hw.gpu.utilization" in names

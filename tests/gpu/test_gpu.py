@@ -23,6 +23,7 @@ from tests.gpu.compare import COLUMNS, Difference, Numbers, columns, differences
 from tests.gpu.load import KINDS
 from tests.gpu.timing import Timed
 from tests.support.children import PATIENCE, started
+from tests.support.journal import flatten
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor
@@ -238,15 +239,6 @@ def test_duty_cycle_is_exported_as_its_share(report: Report) -> None:
 
 def _exported(reader: InMemoryMetricReader, uuid: str) -> dict[str, float]:
     """Return the points of a GPU's general utilization."""
-    data = reader.get_metrics_data()
-    assert data is not None
-    return {
-        metric.name: float(point.value)  # type: ignore[union-attr]
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        for metric in scope.metrics
-        for point in metric.data.data_points
-        if point.attributes is not None
-        and point.attributes.get("hw.id") == uuid
-        and point.attributes.get("hw.gpu.task") == "general"
-    }
+    wanted = {"hw.id": uuid, "hw.gpu.task": "general"}.items()
+    points = flatten(reader.get_metrics_data())
+    return {point.name: float(point.value) for point in points if wanted <= point.attributes.items()}

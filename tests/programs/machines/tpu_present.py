@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.sources.reading import numbers
+from tests.support.journal import flatten
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
@@ -30,16 +30,10 @@ assert session is not None
 services = sys.modules["opentelemetry.instrumentation.hardware.sources.tpu.services"]
 vars(services)["TIMEOUT"] = 30.0  # machines may be busy
 session.read_now(60)
-data = reader.get_metrics_data()
-assert data is not None
 values = [
     point.value
-    for resource in data.resource_metrics
-    for scope in resource.scope_metrics
-    for metric in scope.metrics
-    if metric.name == "hw.npu.utilization"
-    for point in numbers(metric)
-    if (point.attributes or {})["hw.npu.task"] == "general"
+    for point in flatten(reader.get_metrics_data())
+    if point.name == "hw.npu.utilization" and point.attributes["hw.npu.task"] == "general"
 ]
 imported = sorted({name for thread, name in searched if thread.startswith("otel-hardware")})
 print(json.dumps({"values": sorted(values), "imported": imported}))

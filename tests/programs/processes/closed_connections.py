@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from tests.sources.reading import numbers
+from tests.support.journal import flatten
 from tests.tools.tpu import PATIENCE
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -47,15 +47,10 @@ with socket.create_server(("127.0.0.1", 0)) as listening:
     assert session is not None
     for _ in range(READINGS):
         session.read_now(PATIENCE)
-    data = reader.get_metrics_data()
+    points = [*flatten(reader.get_metrics_data())]
     instrumentor.uninstrument()
-assert data is not None
-up = {
-    str((point.attributes or {})["openmetrics.endpoint"]): point.value
-    for resource in data.resource_metrics
-    for scope in resource.scope_metrics
-    for metric in scope.metrics
-    if metric.name == "openmetrics.up"
-    for point in numbers(metric)
-}
-print(json.dumps(up))
+print(
+    json.dumps(
+        {each.attributes["openmetrics.endpoint"]: each.value for each in points if each.name == "openmetrics.up"}
+    )
+)

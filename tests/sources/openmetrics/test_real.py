@@ -20,7 +20,8 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, Histogram
 from prometheus_client.exposition import start_http_server
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from tests.sources import pages
-from tests.sources.reading import known, numbers
+from tests.sources.reading import known
+from tests.support.journal import flatten
 from tests.support.samples import samples
 from tests.support.web import Web, page
 from tests.tools import need, otelcol, program
@@ -63,15 +64,9 @@ def by_us(url: str) -> dict[Series, float]:
     """Points that the SDK collects when the source scrapes the endpoint."""
     reader = InMemoryMetricReader()
     with instrumented(reader, {"end": url}):
-        data = reader.get_metrics_data()
-    assert data is not None
+        points = [*flatten(reader.get_metrics_data())]
     return {
-        series(metric.name, point.attributes): point.value
-        for resource in data.resource_metrics
-        for scope in resource.scope_metrics
-        if scope.scope.name.endswith(".openmetrics.end")
-        for metric in scope.metrics
-        for point in numbers(metric)
+        series(each.name, each.attributes): each.value for each in points if each.scope.endswith(".openmetrics.end")
     }
 
 
