@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 from tests.support.children import PEERS
 from tests.support.journal import Arrived, Export
-from tests.support.web import Quiet, Served
+from tests.support.web import Quiet, Served, page
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,7 @@ class Sink(Served):
                 before_answer()
                 answer = ExportMetricsServiceResponse().SerializeToString()
                 with suppress(ConnectionError):  # the sender has ended
-                    self.send_response(200)
-                    self.send_header("Content-Type", "application/x-protobuf")
-                    self.send_header("Content-Length", str(len(answer)))
-                    self.end_headers()
-                    self.wfile.write(answer)
+                    page(answer, "application/x-protobuf")(self)
 
         super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.support.web import Quiet, Served
+from tests.support.web import Quiet, Served, page
 
 SECONDS = 0.6  # how long an answer takes
 
@@ -35,11 +35,7 @@ class OpenAiStub(Served):
                     time.sleep(SECONDS)
                 answer = json.dumps(_ANSWER if is_known else {"error": {"message": "unknown"}}).encode()
                 with suppress(ConnectionError):  # the client has ended
-                    self.send_response(200 if is_known else 404)
-                    self.send_header("Content-Type", "application/json")
-                    self.send_header("Content-Length", str(len(answer)))
-                    self.end_headers()
-                    self.wfile.write(answer)
+                    page(answer, "application/json", 200 if is_known else 404)(self)
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True  # clients keep their connections

@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from tests.support.web import Quiet, Served
+from tests.support.web import Quiet, Served, page
 
 # `SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK` of OTLP: the parent is a span of another process, or came by HTTP.
 _IS_REMOTE = 0x200
@@ -59,11 +59,7 @@ class Receiver(Served):
                     receiver.newest = time.monotonic()
                 answer = ExportTraceServiceResponse().SerializeToString()  # empty, as those of metrics and logs
                 with suppress(ConnectionError):  # the sender has ended
-                    self.send_response(200)
-                    self.send_header("Content-Type", "application/x-protobuf")
-                    self.send_header("Content-Length", str(len(answer)))
-                    self.end_headers()
-                    self.wfile.write(answer)
+                    page(answer, "application/x-protobuf")(self)
 
         super().__init__(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
 
