@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.children import END, PATIENCE, command, end_of, run, started
+from tests.support.children import END, PATIENCE, Piped, command, end_of, run, started
 from tests.support.sink import Sink
 from tests.support.stage import warnings
 from tests.support.waiting import wait_for
@@ -37,13 +36,11 @@ FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2"}
 class Application:
     """A running application that has an agent."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Piped) -> None:
         self.process = process
 
     def ask(self, what: str) -> dict[str, Any]:
         """Execute a command of the program."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(what + "\n")
         self.process.stdin.flush()
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
@@ -310,7 +307,6 @@ def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
 
 def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink: Sink, tmp_path: Path) -> None:
     with started(command("processes/job", tmp_path / "journal", "wait")) as reporter:
-        assert reporter.stdout is not None
         _, job = reporter.stdout.readline().split()  # it has reported the host
         with started([sys.executable, "-c", "input()"], {JOB: job}) as program:
             line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
@@ -324,7 +320,6 @@ def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink:
 
 def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path: Path) -> None:
     with started(command("processes/job", tmp_path / "journal", "wait")) as program:
-        assert program.stdout is not None
         assert program.stdout.readline()
         line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
         refused = run(line, {**sink.environment(), **FAST})
@@ -380,8 +375,8 @@ def test_program_that_replaces_itself_has_one_agent(sink: Sink) -> None:
     with application(sink) as app:
         first = app.agent()
         wait_for(lambda: names(sink), PATIENCE, "export")
-        app.process.stdin.write("exec\n")  # type: ignore[union-attr]
-        app.process.stdin.flush()  # type: ignore[union-attr]
+        app.process.stdin.write("exec\n")
+        app.process.stdin.flush()
         wait_for(lambda: not is_running(first), PATIENCE, "end of the first agent")
         assert app.agent() != first
 
@@ -401,8 +396,8 @@ def test_agent_of_a_program_that_drops_its_privileges_runs_as_its_user(sink: Sin
 def test_agent_with_more_privileges_ends_with_uninstrument(sink: Sink) -> None:
     with application(sink) as app:
         first = app.agent()
-        app.process.stdin.write("setuid\nuninstrument\n")  # type: ignore[union-attr]
-        app.process.stdin.flush()  # type: ignore[union-attr]
+        app.process.stdin.write("setuid\nuninstrument\n")
+        app.process.stdin.flush()
         wait_for(lambda: not is_running(first), PATIENCE, "end of the agent")
         assert "Traceback" not in app.end()
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.children import PATIENCE, command, end_of, started
+from tests.support.children import PATIENCE, Piped, command, end_of, started
 from tests.support.sink import Sink
 from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
@@ -28,12 +27,10 @@ SECONDS = 2.0
 class Program:
     """A running ``programs/spans/agent_spans.py``."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Piped) -> None:
         self.process = process
 
     def ask(self, what: object) -> Any:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
         self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())

@@ -151,13 +151,12 @@ def run_all(collector: Collector, driver: FakeNvml) -> list[int]:
 
 
 def work_until(
-    predicate: Callable[[Sequence[Point]], bool], collector: Collector, processes: Sequence[subprocess.Popen[str]]
+    predicate: Callable[[Sequence[Point]], bool], collector: Collector, processes: Sequence[children.Piped]
 ) -> None:
     """Give the programs work until the predicate holds."""
 
     def enough() -> bool:
         for each in processes:
-            assert each.stdin is not None
             each.stdin.write(WORK)
             each.stdin.flush()
         return predicate(collector.metrics())

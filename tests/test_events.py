@@ -161,7 +161,6 @@ def test_agent_exports_events_if_it_exports_logs() -> None:
     command = ["otel-hardware", "run", "--simulate", "2xH100:lost", "--simulate-speed", "60", "--", "sleep", "600"]
     names: list[str] = []
     with started(command, {"OTEL_LOGS_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"}) as agent:
-        assert agent.stdout is not None
         for line in agent.stdout:
             found = re.findall(r'"event_name": "([a-z._]+)"', line)
             names += found

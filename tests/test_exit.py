@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -58,21 +57,15 @@ def port(answers: bool) -> Iterator[socket.socket]:
         yield listener
 
 
-Child = subprocess.Popen[str]
-
-
 def end(
-    way: str, env: dict[str, str], folder: Path, before: Callable[[Child], object] = lambda child: None
+    way: str, env: dict[str, str], folder: Path, before: Callable[[children.Piped], object] = lambda child: None
 ) -> tuple[int, str]:
     """Run the program. Returns its status and output after checking that it left nothing behind."""
     folder.mkdir()
     shared = {*os.listdir("/dev/shm")}
     with children.started(children.command("processes/ends", way), env | {"TMPDIR": str(folder)}, cwd=folder) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
         before(child)
-        child.stdin.close()
-        child.stdin = None
+        child.end_input()
         line = child.stdout.readline()
         rest, _ = children.end_of(child)
         with pytest.raises(ProcessLookupError):
@@ -98,11 +91,10 @@ def test_status_and_output_are_those_without_us_and_last_values_are_exported(way
 def test_collector_that_does_not_respond_delays_the_end_by_a_second_at_most(
     protocol: str, answers: bool, during: bool, tmp_path: Path
 ) -> None:
-    def wait_for_export(child: Child) -> None:
+    def wait_for_export(child: children.Piped) -> None:
         if answers:
             stack.enter_context(listener.accept()[0])
         elif during:
-            assert child.stderr is not None
             assert "xport" in child.stderr.readline()  # retried, or with SDK 1.39 failed
 
     with ExitStack() as stack:
@@ -115,7 +107,7 @@ def test_collector_that_does_not_respond_delays_the_end_by_a_second_at_most(
 
 
 def end_after_waiting(
-    env: dict[str, str], folder: Path, before: Callable[[Child], object] = lambda child: None
+    env: dict[str, str], folder: Path, before: Callable[[children.Piped], object] = lambda child: None
 ) -> float:
     """Run the program to its normal end. Returns the seconds for which its main thread has waited."""
     env = env | children.AUTO_INSTRUMENTATION

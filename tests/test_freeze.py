@@ -95,7 +95,6 @@ def test_first_export_after_a_stop_is_complete() -> None:
 @pytest.mark.parametrize("seconds", [-86400, 86400])
 def test_exports_are_complete_after_the_wall_clock_was_set(seconds: int) -> None:
     with Sink() as sink, started(command("processes/wall_clock"), sink.environment(0.5)) as child:
-        assert child.stdin is not None
         wait_for(lambda: any(HOST in export.names() for export in sink.exports), PATIENCE, "export of the host")
         before = next_exports(sink)[0]
         assert {HOST, RSS} <= before.names()

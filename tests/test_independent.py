@@ -368,7 +368,6 @@ class Comparisons:
 def busy(file: Path) -> Iterator[None]:
     """Keep the machine busy during the block."""
     with children.started(children.command("applications/e2e_busy", file)) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "busy\n"
         yield
         _, err = children.end_of(process)

@@ -94,7 +94,6 @@ def on_gpu(
     settings = {"OTEL_SERVICE_NAME": service, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off", **variables}
     line = ["sh", "-c", f"read begin; exec opentelemetry-instrument {command}"]
     with children.started(line, {**backends.environment, **fake.environment, **settings}, cwd=ROOT) as child:
-        assert child.stdin is not None
         fake.set_lines({"gpu0.ComputeRunningProcesses": listed((child.pid, 700 * MIB))})
         child.stdin.write("\n")
         child.stdin.flush()

@@ -87,7 +87,6 @@ def names(sink: Sink) -> set[str]:
 
 def test_sigterm_ends_the_agent_after_a_last_export(sink: Sink) -> None:
     with started(AGENT, sink.environment(interval=3600) | FAST) as agent:
-        assert agent.stderr is not None
         line = agent.stderr.readline()
         assert "every 3600 s to " in line
         agent.terminate()
@@ -174,7 +173,6 @@ def test_services_and_ranks_on_one_host_are_told_apart() -> None:
 
 def test_without_collector_tables_are_printed_until_sigint(no_collector: list[str]) -> None:
     with started([*no_collector, *AGENT, "--console", "--interval", "0.2"], FAST) as agent:
-        assert agent.stdout is not None
         shown = ""
         while shown.count("\nsystem.cpu.time ") < 3:
             shown += agent.stdout.readline()
@@ -240,7 +238,6 @@ def test_live_view_shows_the_state_of_export(no_collector: list[str]) -> None:
 
 def test_console_flag_shows_a_table_beside_the_export(sink: Sink) -> None:
     with started([*AGENT, "--console", "--interval", "0.1"], sink.environment() | FAST) as agent:
-        assert agent.stdout is not None
         while "system.memory" not in agent.stdout.readline():
             assert agent.poll() is None
         wait_for(lambda: "system.memory.usage" in names(sink), PATIENCE, "export of what the table shows")
@@ -273,7 +270,6 @@ def test_agent_of_a_process_exits_with_1_if_nothing_arrives(refusing: str) -> No
         started([sys.executable, "-c", "input()"]) as program,
         started([*AGENT, "--attach", str(program.pid)], env) as agent,
     ):
-        assert agent.stderr is not None
         assert "waiting for a Collector" in agent.stderr.readline()
         program.communicate("\n", timeout=PATIENCE)
         _, err = agent.communicate(timeout=PATIENCE)
@@ -539,7 +535,6 @@ sys.exit(5)
             signal.signal(number, signal.SIG_DFL)
 
     with started(python(code), sink.environment(), preexec_fn=default) as agent:
-        assert agent.stdout is not None
         assert agent.stdout.readline() == "ready\n"
         for number in numbers:
             agent.send_signal(number)
@@ -637,7 +632,6 @@ def test_pid_1_forwards_sigterm_and_exits_with_137_when_the_program_is_killed() 
     waits = "signal.pthread_sigmask(0, [15]); print('ready', flush=True); signal.sigwait([15])"
     program = [sys.executable, "-c", f"import os, signal; {waits}; os.kill(os.getpid(), 9)"]
     with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:
-        assert outer.stdout is not None
         assert outer.stdout.readline() == "ready\n"
         (first,) = psutil.Process(outer.pid).children()
         first.terminate()
@@ -692,7 +686,6 @@ def test_pid_namespace_with_proc_of_the_host_exports_the_host_only(sink: Sink) -
 def test_pid_1_exits_with_137_when_the_agent_is_killed() -> None:
     program = [sys.executable, "-c", "print('ready', flush=True); input()"]
     with started([*in_pid_namespace("--mount-proc"), *CONSOLE, "--", *program], QUIET) as outer:
-        assert outer.stdout is not None
         assert outer.stdout.readline() == "ready\n"
         (first,) = psutil.Process(outer.pid).children()
         (agent,) = first.children()

@@ -192,7 +192,6 @@ def test_snapshot_of_another_pid_has_its_tree_and_nothing_of_the_host() -> None:
         "import subprocess, sys; held = bytearray(100_000_000); subprocess.run(['sh', '-c', 'echo ready; read line'])"
     )
     with started([sys.executable, "-c", code]) as child:
-        assert child.stdout is not None
         child.stdout.readline()
         (found,) = objects("--pid", str(child.pid), "--sources", "process", "--window", "0.1")
         child.communicate("\n", timeout=PATIENCE)
@@ -224,7 +223,6 @@ def test_snapshot_within_a_job_reads_the_host() -> None:
 def test_snapshot_every_ends_on_sigint_without_error() -> None:
     line = ["otel-hardware", "snapshot", "--format", "json", "--every", "0.05", *SOURCES]
     with started(line) as child:
-        assert child.stdout is not None
         for _ in range(2):
             json.loads(child.stdout.readline())
         child.send_signal(signal.SIGINT)

@@ -86,7 +86,6 @@ def loaded(kind: str, seconds: float, share: float = 1.0) -> Iterator[tuple[Repo
     with started(line, {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, cwd=Path(__file__).parents[2]) as child:
 
         def next_report() -> Report:
-            assert child.stdout is not None
             answer = child.stdout.readline()
             assert answer, child.communicate(timeout=PATIENCE)[1]
             found: Report = json.loads(answer)

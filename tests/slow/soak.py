@@ -96,9 +96,7 @@ def main() -> int:
             print(f"{minute:6}  {row}", flush=True)
             sink.exports.clear()
         for program in programs.values():
-            assert program.stdin is not None
-            program.stdin.close()
-            program.stdin = None
+            program.end_input()
             program.wait(children.PATIENCE)
     verdicts = {name: problems(each, 60) for name, each in found.items()}
     for name, each in found.items():

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -57,10 +57,23 @@ def instrumented(program: str, *arguments: object, flags: tuple[str, ...] = ()) 
     return ["opentelemetry-instrument", *flags, *command(program, *arguments)]
 
 
+class Piped(subprocess.Popen[str]):
+    """A child with a pipe for each standard stream."""
+
+    stdin: IO[str]
+    stdout: IO[str]
+    stderr: IO[str]
+
+    def end_input(self) -> None:
+        """Close its standard input, which `communicate()` then leaves alone."""
+        self.stdin.close()
+        self.stdin = None  # type: ignore[assignment]
+
+
 @contextmanager
-def started(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> Iterator[subprocess.Popen[str]]:
+def started(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> Iterator[Piped]:
     """Start a child in its own process group, which is killed with all its children at the end of the block."""
-    child = subprocess.Popen(
+    child = Piped(
         line,
         env=environment(env),
         stdin=subprocess.PIPE,
@@ -99,7 +112,6 @@ def run_past_last_line(
     If there is no line within `PATIENCE`, it is killed; its status shows that.
     """
     with started(line, env, **options) as child:
-        assert child.stdout is not None
         alarm = threading.Timer(PATIENCE, os.killpg, (child.pid, signal.SIGKILL))
         alarm.start()
         try:

@@ -42,7 +42,6 @@ class Read(LocalFiles):
 @contextmanager
 def family(children: int, depth: int = 1, threads: int = 1) -> Iterator[psutil.Process]:
     with started(command("processes/family", children, depth, threads)) as program:
-        assert program.stdout is not None
         assert program.stdout.readline() == "ready\n"
         yield psutil.Process(program.pid)
 

@@ -143,7 +143,6 @@ def test_session_without_linux_reports_all_sources_but_container() -> None:
 def test_child_that_ends_during_the_reading_is_left_out() -> None:
     with opened("process", Portable()) as source:
         with started([sys.executable, "-c", IDLE]) as child:
-            assert child.stdout is not None
             child.stdout.readline()
             before = value(all_of(source), c.PROCESS_TREE_COUNT)
             child.kill()

@@ -20,7 +20,6 @@ def series(driver: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
     """A command that prints rows; the yielded function returns the next one."""
     line = ["otel-hardware", "snapshot", "--format", "wandb", "--every", "0.1", "--window", "0.1"]
     with started(line, driver.environment) as child:
-        assert child.stdout is not None
         stdout = child.stdout
         yield lambda: of_gpus(stdout.readline())
         child.send_signal(signal.SIGINT)

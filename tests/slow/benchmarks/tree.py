@@ -32,7 +32,6 @@ def figures(seconds: float) -> list[Figure]:
 
 def _figures(name: str, threads: int, seconds: float) -> list[Figure]:
     with started(command("processes/family", CHILDREN, 1, threads)) as program:
-        assert program.stdout is not None
         program.stdout.readline()
         cost = in_turn(
             {

@@ -415,8 +415,6 @@ class Group:
         with started([sys.executable, "-c", program, *map(str, arguments)]) as child:
             for folder in {*self.folders.values()}:
                 (folder / "cgroup.procs").write_text(str(child.pid))
-            assert child.stdin is not None
-            assert child.stdout is not None
             child.stdin.write("go\n")
             child.stdin.flush()
             if child.stdout.readline() == "ready\n":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.sources.nvidia_gpus import Exported, SimulatedGpus, simulated_gpus
-from tests.support.children import PATIENCE, command, started
+from tests.support.children import PATIENCE, Piped, command, started
 from tests.tools import need, nvitop
 from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, t4, unified, vgpu, wsl
 
@@ -54,12 +53,10 @@ FACTS = {"name": "hw_model", "serial": "hw_serial_number"}
 class Nvitop:
     """nvitop in a separate process. It reads the GPUs on request."""
 
-    def __init__(self, child: subprocess.Popen[str]) -> None:
+    def __init__(self, child: Piped) -> None:
         self._child = child
 
     def read(self) -> Any:
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
         self._child.stdin.write("\n")
         self._child.stdin.flush()
         line = self._child.stdout.readline()

@@ -239,7 +239,7 @@ class Program:
         journal: The file that it exports to.
     """
 
-    def __init__(self, fake: FakeNvml, child: subprocess.Popen[str], journal: Path) -> None:
+    def __init__(self, fake: FakeNvml, child: children.Piped, journal: Path) -> None:
         self.fake = fake
         self.child = child
         self.journal = journal
@@ -272,8 +272,6 @@ class Program:
 
     def ask(self, word: str) -> Any:
         """Send it a command; returns the JSON value that it prints when the command is done."""
-        assert self.child.stdin is not None
-        assert self.child.stdout is not None
         self.child.stdin.write(word + "\n")
         self.child.stdin.flush()
         return json.loads(self.child.stdout.readline())
@@ -285,9 +283,7 @@ class Program:
 
     def end(self) -> list[str]:
         """Close its input and wait for its end; returns the lines of its log."""
-        assert self.child.stdin is not None
-        self.child.stdin.close()
-        self.child.stdin = None
+        self.child.end_input()
         _, err = children.end_of(self.child)
         assert self.child.returncode == 0, err
         return err.splitlines()
@@ -460,7 +456,6 @@ def contained(
     line = ["unshare", "--mount", "--pid", "--fork", "--kill-child", *flags, "sh", "-c", CONTAINER, "sh", str(folder)]
     program = children.command("machines/nvidia_container", holder, "/dev/nvidia-uvm")
     with children.started([*line, *program], {**GPU_ONLY, **fake.environment}) as child:
-        assert child.stdout is not None
         inside = json.loads(child.stdout.readline() or "[]")
         assert inside, child.communicate()
         outside = [each.pid for each in psutil.Process(child.pid).children(recursive=True)]
@@ -472,7 +467,6 @@ def contained(
             }
             | {"gpu0.ProcessUtilization": ""}
         )
-        assert child.stdin is not None
         child.stdin.write("open\nread\n")
         child.stdin.flush()
         report = child.stdout.readline()

@@ -41,7 +41,6 @@ NEST = (
 def _child(program: str) -> Iterator[psutil.Process]:
     """A child that has begun its work."""
     with started([sys.executable, "-c", program]) as child:
-        assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         yield psutil.Process(child.pid)
 
@@ -358,8 +357,6 @@ def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
 def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
     """As the kernel counts them: most of these workers begin and end between two walks."""
     with started(command("processes/churn")) as program, opened("process", pid=program.pid) as source:
-        assert program.stdin is not None
-        assert program.stdout is not None
         spent, ours = [], []
         for word in ("nothing", "work", "begin", "nested", "end", "begin", "end", "work"):
             program.stdin.write(f"{word}\n")

@@ -212,7 +212,6 @@ def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) 
 def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
     tool = Tool(tmp_path, own(1))
     with started(command("tools/neuron_reads", tool.settings["neuron_monitor"])) as child:
-        assert child.stdout is not None
         assert child.stdout.readline().strip() == "read"
         pid = tool.runs[0]["pid"]
         assert lives(pid)
