@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -116,6 +117,25 @@ def end_after_waiting(
     assert match, output
     assert status == 4
     return float(match[1])
+
+
+def test_ctrl_c_during_the_last_export_prints_nothing_of_ours() -> None:
+    code = """
+import signal
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+class Interrupted(ConsoleMetricExporter):
+    def export(self, *args, **kwargs):
+        signal.raise_signal(signal.SIGINT)
+        return super().export(*args, **kwargs)
+
+reader = PeriodicExportingMetricReader(Interrupted(), 3_600_000)
+HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]), sources=["process"])
+"""
+    outcome = children.run([sys.executable, "-c", code])
+    assert (outcome.returncode, outcome.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ from tests.support.children import command, run
 from tests.support.virtual import Program
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
+
+from opentelemetry.instrumentation.hardware import measure
+from opentelemetry.instrumentation.hardware.spans.measure import _Shared
 
 
 def printed(*line: object) -> dict[str, Any]:
@@ -61,3 +65,18 @@ def test_nothing_is_read_between_blocks(tmp_path: Path) -> None:
 def test_import_needs_no_sdk() -> None:
     program = "import sys; from opentelemetry.instrumentation.hardware import measure; print('grpc' in sys.modules)"
     assert run([sys.executable, "-c", program]).stdout == "False\n"
+
+
+def test_block_in_a_program_without_threads_has_cpu_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_Shared, "readings", None)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with measure() as block:
+        sum(range(100_000))
+    assert block.cpu_time is not None
+    assert block.energy is None
+    assert caplog.messages == ["measure() reads no devices: can't start new thread"]

@@ -133,9 +133,13 @@ class Instruments:
             return
         if all(scope.startswith(_NOT_THE_PROGRAMS) for scope in scopes(provider)):
             limit_messages(provider, 1)
-            provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
-            # Since Python 3.14, an exit hook that was unregistered in another one runs nevertheless: that of the SDK.
-            logging.getLogger(type(provider).__module__).addFilter(lambda record: _TWICE not in record.getMessage())
+            try:
+                provider.shutdown(timeout_millis=1000 * max(0.0, seconds))  # type: ignore[attr-defined]
+            finally:
+                # The SDK's own exit hook runs nevertheless: after Ctrl-C, and since Python 3.14, where an exit hook
+                # cannot be unregistered in another one.
+                logger = logging.getLogger(type(provider).__module__)
+                logger.addFilter(lambda record: _TWICE not in record.getMessage())
 
     def _real_provider(self) -> MeterProvider | None:
         """Return the provider, or the global one in place of its proxy; None if it is gone or not there yet."""

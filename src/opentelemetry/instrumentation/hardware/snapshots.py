@@ -135,12 +135,13 @@ def snapshot(window: float = 1.0, **settings: Any) -> HardwareSnapshot:
 
     Raises:
         ValueError: The window is not a number of seconds, 0 or more.
+        RuntimeError: The process may have no more threads.
     """
     if not isinstance(window, Real) or not 0.0 <= window < inf:
         raise ValueError(f"window: {window!r} is not a number of seconds, 0 or more")
     session = Session(Config.read({"preset": "all", **settings}), interval=window)
-    session.start()
     try:
+        session.start()
         viewer = Viewer(session)
         time.sleep(window)
         return _plainly(viewer.collect())

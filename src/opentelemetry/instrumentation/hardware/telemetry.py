@@ -272,7 +272,7 @@ class Telemetry:
             session.read_now(_EXIT_WAIT, is_last=True)
             for instruments in [*self.attached]:
                 instruments.shut_down(deadline - time.monotonic())
-        except Exception:
+        except (Exception, KeyboardInterrupt):  # the user does not want to wait, and Python would print a traceback
             _LOG.debug("The last values could not be read", exc_info=True)
 
     def forked(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -15,6 +16,8 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
+
+_LOG = logging.getLogger(__name__)
 
 _OPENING = 10.0  # seconds for which the first block waits until the drivers are open
 
@@ -71,17 +74,18 @@ def measure() -> Iterator[Measurement]:
     found = Measurement()
     with _Shared.lock:
         readings = _Shared.opened()
-    session = readings.session
-    session.read_now(_READING)
+    if readings is not None:
+        readings.session.read_now(_READING)
     begin, cpu_time = time.time(), time.process_time()
     try:
         yield found
     finally:
         cpu_time, end = time.process_time() - cpu_time, time.time()
-        session.read_now(_READING)
-        values = measured(readings.span_rows, begin, end, cpu_time)
-        with _Shared.lock:
-            _Shared.closed(session)
+        if readings is not None:
+            readings.session.read_now(_READING)
+            with _Shared.lock:
+                _Shared.closed(readings.session)
+        values = measured(() if readings is None else readings.span_rows, begin, end, cpu_time)
         found.seconds = end - begin
         for name, attribute in _ATTRIBUTES.items():
             setattr(found, name, values.get(attribute.name))
@@ -105,16 +109,21 @@ class _Shared:
     blocks: ClassVar[int] = 0
 
     @classmethod
-    def opened(cls) -> SessionReadings:
-        """Return the readings for another block."""
+    def opened(cls) -> SessionReadings | None:
+        """Return the readings for another block; None, with a message, if the process may have no threads."""
         readings = cls.readings
         if readings is None or readings.session.pid != os.getpid():  # the first block, or in a forked child
             session = Session(Config.read({}), demand=Demand(), only_spans=True)
-            readings = cls.readings = SessionReadings(session)
-            cls.blocks = 0
+            readings = SessionReadings(session)
             session.on_reading = readings.advance
             readings.expect_spans()
-            session.start()
+            try:
+                session.start()
+            except RuntimeError as error:
+                session.close()
+                _LOG.error("measure() reads no devices: %s", error)
+                return None
+            cls.readings, cls.blocks = readings, 0
             session.read_now(_OPENING)
         cls.blocks += 1
         readings.expect_spans()
