@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
-from opentelemetry.metrics import get_meter_provider
+from opentelemetry.metrics import MeterProvider, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.sdk import import_early
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -135,7 +135,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 provider = get_meter_provider()
             if served:
                 if served == FORK_SERVER:
-                    telemetry.record_spans_of_forks(provider, Config.read(kwargs))
+                    self._serve_forks(provider, Config.read(kwargs))
                 return
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
@@ -154,6 +154,13 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 telemetry.start(provider, config, kwargs)
         except Exception as error:
             telemetry.fail(error)
+
+    def _serve_forks(self, provider: MeterProvider, config: Config) -> None:
+        """In a fork server, measure the spans of its children, which have sessions of their own."""
+        from opentelemetry.instrumentation.hardware.spans.readings import NoReadings
+
+        if config.spans != "off" and config.mode != "agent":
+            self._telemetry.record_spans(NoReadings(config), provider)
 
     def _start_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []

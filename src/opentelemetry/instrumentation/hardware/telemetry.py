@@ -121,7 +121,7 @@ class Telemetry:
         if demand is not None:
             from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
 
-            session.collector.shares = self._record_spans(SessionReadings(session), provider)
+            session.collector.shares = self.record_spans(SessionReadings(session), provider)
         self.report(provider, session)
 
     def report(self, provider: MeterProvider, session: Session) -> None:
@@ -144,7 +144,7 @@ class Telemetry:
         except Exception as error:
             self.fail(error)
 
-    def _record_spans(self, readings: Readings, provider: MeterProvider) -> Shares | None:
+    def record_spans(self, readings: Readings, provider: MeterProvider) -> Shares | None:
         """Measure the spans of this process. Returns their shares."""
         from opentelemetry.instrumentation.hardware.spans.processor import spans_only  # it imports the SDK
         from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
@@ -158,13 +158,6 @@ class Telemetry:
             _LOG.exception("Spans are not measured")
             self.recorder.close()
         return self.recorder.shares
-
-    def record_spans_of_forks(self, provider: MeterProvider, config: Config) -> None:
-        """Measure spans in the children of a fork server: each has a session of its own. Nothing runs in the server."""
-        from opentelemetry.instrumentation.hardware.spans.readings import NoReadings
-
-        if config.spans != "off" and config.mode != "agent":
-            self._record_spans(NoReadings(config), provider)
 
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
         """Start an agent, which reports instead of this process. Returns False if no agent can."""
@@ -196,7 +189,7 @@ class Telemetry:
         descriptor = None
         try:
             descriptor = above_standard_streams(shared.create())
-            self._record_spans(shared.AgentReadings(descriptor, config), provider)
+            self.record_spans(shared.AgentReadings(descriptor, config), provider)
         except (AttributeError, OSError) as error:
             _LOG.info("Spans are not measured beside an agent: %s", error)
             if descriptor is not None:

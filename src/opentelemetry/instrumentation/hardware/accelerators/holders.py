@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -28,7 +28,20 @@ class Holder(NamedTuple):
     is_known: bool
 
 
-def held_device(
+def held_devices(
+    vendor: str,
+    driver: AcceleratorDriver,
+    devices: Iterable[Device],
+    listed: Mapping[Device, Holders],
+    owners: Mapping[int, Owner],
+) -> Sequence[HeldDevice]:
+    """Return the devices that programs use, without those of which they use parts, with the listed processes."""
+    return [
+        _held_device(vendor, driver, device, listed.get(device), owners) for device in devices if not device.is_divided
+    ]
+
+
+def _held_device(
     vendor: str, driver: AcceleratorDriver, device: Device, sizes: Holders | None, owners: Mapping[int, Owner]
 ) -> HeldDevice:
     """Return a device with the processes that use it. Without sizes, the driver does not list them."""

@@ -10,10 +10,10 @@ from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
-from opentelemetry.instrumentation.hardware.accelerators.holders import Holder, held_device
+from opentelemetry.instrumentation.hardware.accelerators.holders import Holder, held_devices
 from opentelemetry.instrumentation.hardware.accelerators.presence import DetectedSource, kernel_files
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
-from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST_PIDS, missing
+from opentelemetry.instrumentation.hardware.accelerators.unsupported import ALL_SUSPENDED, HOST_PIDS, missing
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, SourceContext
@@ -21,13 +21,8 @@ from opentelemetry.instrumentation.hardware.system.holders import owner
 from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
-_ALL_SUSPENDED: Final = (
-    "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
-)
-
 # Times that spans look for the devices that the program uses. Later only slow readings do.
 _LOOKS: Final = 60
-
 # Seconds between the first two times; each of the next pauses is longer by as much, up to a second.
 _FIRST_LOOK: Final = 0.25
 
@@ -206,7 +201,7 @@ class AcceleratorSource(DetectedSource):
         self._open_driver()
         driver = self.driver
         if driver is None:
-            self.unsupported = [_ALL_SUSPENDED]
+            self.unsupported = [ALL_SUSPENDED]
             return
         if not self._reports_devices:
             driver.sample()
@@ -267,10 +262,7 @@ class AcceleratorSource(DetectedSource):
             yield from self._points(device, device.read_memory)
 
     def _awake(self, used: bool) -> Iterator[Device]:
-        """Return the devices that the program uses, or the others, which it may begin to use.
-
-        While one of those may suspend, they are left alone: each reading would keep it awake.
-        """
+        """Return the devices in use, or the others, unless one of these may suspend: a reading would keep it awake."""
         assert self.driver is not None
         for device in self.selected() if used or not self.driver.min_interval else ():
             if (device.id in self.used_devices) is used and not (device.trouble or device.is_suspended):
@@ -304,11 +296,8 @@ class AcceleratorSource(DetectedSource):
         )
         if self.context.held is not None and self.files is not None:
             owners = {pid: owner(pid, self.files) for pid in known}
-            self.context.held[self.name] = [
-                held_device(self.name, driver, device, listed.get(device), owners)
-                for device in self.all_devices()
-                if self._is_reported(device) and not device.is_divided
-            ]
+            reported = filter(self._is_reported, self.all_devices())
+            self.context.held[self.name] = held_devices(self.name, driver, reported, listed, owners)
 
     # -- what is missing
 

@@ -8,6 +8,10 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.model import Series
 
+ALL_SUSPENDED: Final = (
+    "hw.*: all devices are suspended, and are not woken; they are reported as soon as a program uses them"
+)
+
 HOST_PIDS: Final = (
     "the driver reports processes by the host's PIDs, which cannot be matched from inside this container; "
     "share the host's PID namespace (--pid=host, hostPID: true)"
