@@ -128,8 +128,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def _instrument(self, **kwargs: Any) -> None:
         served, again, telemetry = helper(), partial(self.instrument, **kwargs), self._telemetry
         try:
-            if (reason := shortage()) is not None:
-                raise MemoryError(reason)
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
                 provider = get_meter_provider()
@@ -137,6 +135,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 if served == FORK_SERVER:
                     self._serve_forks(provider, Config.read(kwargs))
                 return
+            if (reason := shortage()) is not None:
+                raise MemoryError(reason)
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
             session = kwargs.pop("session", None)
