@@ -9,14 +9,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from packaging.version import Version
 from tests.support import children
 from tests.support.journal import OURS, Export, exports, repeated
 from tests.support.sink import Sink
@@ -33,11 +31,6 @@ HOST = {row.name for row in CATALOG if row.scope is Scope.HOST} - {
     "otel_hardware.source.up",
     "otel_hardware.source.read.duration",
 }
-
-inherited = pytest.mark.skipif(
-    Version(version("opentelemetry-instrumentation")) < Version("0.63b0"),
-    reason="before 0.63b0 opentelemetry-instrument does not instrument child interpreters",
-)
 
 
 @pytest.fixture
@@ -165,7 +158,7 @@ def pids(child: subprocess.Popen[str]) -> dict[str, int]:
     return {name: int(pid) for name, pid in lines}
 
 
-@inherited
+@children.inherited
 @pytest.mark.parametrize("way", ["spawn", "forkserver"])
 def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) -> None:
     # A child of the fork server is a fork: it exports nothing until it instruments itself.
@@ -300,7 +293,7 @@ def test_orphan_becomes_reporter(journal: Path) -> None:
         assert reporters(exports(journal)) == {parent.pid, child.pid}
 
 
-@inherited
+@children.inherited
 @pytest.mark.parametrize("variable", [{"OTEL_METRICS_EXPORTER": "none"}, {"OTEL_SDK_DISABLED": "true"}])
 def test_child_of_a_parent_that_exports_nothing_reports_the_host(sink: Sink, variable: dict[str, str]) -> None:
     child = children.command("processes/ends", "return")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.children import AUTO_INSTRUMENTATION, command, in_pid_namespace, run
+from tests.support.children import AUTO_INSTRUMENTATION, command, in_pid_namespace, inherited, run
 from tests.support.virtual import Program
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
@@ -79,6 +79,7 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
         assert all(c.SPAN_TREE_MEMORY_PEAK.name in found["second"] for found in children), "a session was started"
 
 
+@inherited
 def test_span_of_a_child_of_a_fork_server_has_values() -> None:
     exports = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     ((found, threads),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **exports)

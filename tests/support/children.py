@@ -10,11 +10,13 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from shutil import which
 from typing import IO, Any
 
 import pytest
+from packaging.version import Version
 
 from opentelemetry.instrumentation import auto_instrumentation
 
@@ -29,6 +31,11 @@ PEERS = "fastapi,system_metrics"
 
 # What `opentelemetry-instrument` adds to the environment of a program. The command itself takes a third of a start.
 AUTO_INSTRUMENTATION = {"PYTHONPATH": str(Path(auto_instrumentation.__file__).parent)}
+
+inherited = pytest.mark.skipif(
+    Version(version("opentelemetry-instrumentation")) < Version("0.63b0"),
+    reason="before 0.63b0 opentelemetry-instrument does not instrument child interpreters",
+)
 
 # Seconds after which a child counts as hung: far more than any of them takes, because machines can be slow.
 PATIENCE = 120.0
