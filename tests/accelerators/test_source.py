@@ -328,7 +328,7 @@ def for_spans(source: Acme) -> list[str]:
 
 def test_devices_that_another_process_reports_are_read_for_spans() -> None:
     suspended = AcmeGpu(1)
-    suspended.is_suspended = True
+    suspended.suspended = True  # since the last reading, which this process does not make
     source = opened(AcmeDriver(AcmeGpu(0), suspended, users={"gpu0": [STRANGER]}), is_reporter=False)
     assert ids([*source.read()]) == []
     assert for_spans(source) == ["gpu0"]

@@ -325,8 +325,16 @@ def test_card_that_is_read_for_spans_may_suspend_while_it_is_idle() -> None:
         assert [*device.read_energy()]
         drivers.tree.up += 0.1
         assert [*device.read_energy()], "it is busy"
+
+
+@pytest.mark.parametrize("is_reporter", [True, False])
+def test_suspended_card_is_not_read_for_spans(is_reporter: bool) -> None:
+    gpu = Gpu()
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    with in_rank(drivers, is_reporter) as source:
+        assert for_spans(source)
         drivers.tree.files[f"{gpu.folder}/power/runtime_status"] = "suspended\n"
-        assert not [*device.read_energy()]
+        assert for_spans(source) == {}
 
 
 @pytest.mark.parametrize("average", [OSError(EIO, "not supported"), "0\n", "N/A\n"])

@@ -94,8 +94,7 @@ class AcceleratorSource(DetectedSource):
             self.context = self.context._replace(is_reporter=True)  # of its own devices, which others may not see
         local = machine(self.context.drivers, self.context.walk)
         self.program = ProcessTree(local, self.files, self.context.pid, *self.compute_files())
-        if config.simulates(self.name):
-            self.program.on_host = True  # the simulator names PIDs as this process sees them
+        self.program.on_host |= config.simulates(self.name)  # the simulator names PIDs as this process sees them
         self._refresh_program()
         self._open_driver()
 
@@ -247,7 +246,8 @@ class AcceleratorSource(DetectedSource):
     def _unreported(self) -> Iterator[Point]:
         """Read what :meth:`read` leaves to the process that reports the devices."""
         assert self.driver is not None
-        self.driver.sample()
+        if self.driver.sample():
+            self._refresh(self.driver)
         for device in (*self._awake(True), *self._awake(False)):
             yield from self._points(device, device.read)
 
@@ -265,7 +265,7 @@ class AcceleratorSource(DetectedSource):
         """Return the devices in use, or the others, unless one of these may suspend: a reading would keep it awake."""
         assert self.driver is not None
         for device in self.selected() if used or not self.driver.min_interval else ():
-            if (device.id in self.used_devices) is used and not (device.trouble or device.is_suspended):
+            if (device.id in self.used_devices) is used and not (device.trouble or device.check_suspended()):
                 yield device
 
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:

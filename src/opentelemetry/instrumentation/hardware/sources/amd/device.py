@@ -197,7 +197,7 @@ class SysfsGpu(Gpu):
         return {f.GPU_METRICS[name]: value for name, value in values.items()}
 
     def read_energy(self) -> Iterator[Point]:
-        if self._may_suspend() or not self._is_ready():
+        if self._rests() or not self._is_ready():
             return
         values = read_files(self._files, self._quick, self.unsupported)
         self._note_use(values)
@@ -206,13 +206,13 @@ class SysfsGpu(Gpu):
         yield from self.points_with_fan(values)
 
     def read_memory(self) -> Iterator[Point]:
-        if not self._may_suspend() and self._is_open:
+        if not self._rests() and self._is_open:
             used = [file for file in self._often if file.field is f.MEMORY_USED]
             yield from self.points(read_files(self._files, used, self.unsupported))
 
-    def _may_suspend(self) -> bool:
-        """Whether it is suspended, or idle and a reading so soon after the last one would keep it awake."""
-        return self.check_suspended() or self._files.uptime() - self._read_at < self.idle_interval
+    def _rests(self) -> bool:
+        """Whether it is idle, and a reading so soon after the last one would keep it awake."""
+        return self._files.uptime() - self._read_at < self.idle_interval
 
     def read_slow(self) -> Iterator[Point]:
         if not self._is_open:
