@@ -258,16 +258,18 @@ def machine(gpus: Sequence[Gpu]) -> Files:
 
 
 def write(files: Files, root: Path = Path("/")) -> None:
-    """Write the files below a root folder; cards are links to folders named by PCI address, as in real sysfs."""
+    """Write the files below a root folder; cards are links into folders named by PCI address, as in real sysfs."""
     for gpu in {name.split("/")[4] for name in files if name.startswith(f"{DRM}/card")}:
         uevent = files[f"{DRM}/{gpu}/device/uevent"]
         bdf = str(uevent).partition("PCI_SLOT_NAME=")[2].strip()
-        link = root / f"{DRM}/{gpu}".lstrip("/")
-        real = root / f"sys/class/devices/pci0000:00/{bdf}/drm/{gpu}"
-        real.mkdir(parents=True, exist_ok=True)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        if not link.exists():
-            os.symlink(f"../devices/pci0000:00/{bdf}/drm/{gpu}", link)
+        for node in (gpu, f"renderD{128 + int(gpu.removeprefix('card'))}"):
+            link = root / f"{DRM}/{node}".lstrip("/")
+            real = root / f"sys/class/devices/pci0000:00/{bdf}/drm/{node}"
+            real.mkdir(parents=True, exist_ok=True)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.is_symlink():
+                os.symlink(f"../devices/pci0000:00/{bdf}/drm/{node}", link)
+                os.symlink("../..", real / "device")
     for name, content in files.items():
         path = root / name.lstrip("/")
         if name.endswith("/"):

@@ -30,6 +30,9 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
 
+# rocm-smi is the tool that is read, even where amd-smi is installed.
+TOOL: dict[str, Any] = {"amdgpu": "off", "amd_smi": "off"}
+
 HBM = table(3, energy=62_929_744_071_539, hbm=[43, 39, 42, 41], status=0)
 FIRST = Gpu(rpm=1180, pwm=102, metrics=HBM)
 SECOND = Gpu(
@@ -82,7 +85,7 @@ def printed() -> Any:
 def agree() -> Any:
     """The files, the tool, and AMD's own reading of the same files."""
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
-    with opened() as files, opened(amdgpu="off") as tool:
+    with opened() as files, opened(**TOOL) as tool:
         reading(files)  # limits are known from then on
         return {
             "printed": printed(),
@@ -96,8 +99,8 @@ def keys() -> Any:
     """W&B's keys from sysfs and from rocm-smi."""
     amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
     found = {}
-    for way, setting in (("files", "auto"), ("tool", "off")):
-        with watched("amd", os.getpid(), amdgpu=setting) as watching:
+    for way, settings in (("files", {}), ("tool", TOOL)):
+        with watched("amd", os.getpid(), **settings) as watching:
             found[way] = watching.row()
     return found
 
@@ -108,7 +111,7 @@ def unreadable() -> Any:
     for name in ("mem_info_vram_used", "gpu_busy_percent", "hwmon/hwmon4/power1_average", "hwmon/hwmon4/temp1_input"):
         del files[f"{SECOND.folder}/{name}"]
     amdsysfs.write(files)
-    with opened() as read, opened(amdgpu="off") as tool:
+    with opened() as read, opened(**TOOL) as tool:
         return {"printed": printed(), "files": reading(read), "tool": reading(tool)}
 
 
@@ -117,9 +120,9 @@ def vanishing() -> Any:
     amdsysfs.write(amdsysfs.machine([FIRST, SECOND]))
     with opened() as source:
         before = reading(source)
-        os.remove("/sys/class/drm/card1")
-        for folder in Path("/sys/class/devices").rglob("card1"):
-            shutil.rmtree(folder)
+        for name in ("card1", "renderD129"):
+            os.remove(f"/sys/class/drm/{name}")
+        shutil.rmtree(f"/sys/class/devices/pci0000:00/{SECOND.bdf}")
         gone = reading(source)
         amdsysfs.write(SECOND.files())
         return {"before": before, "gone": gone, "back": reading(source)}
@@ -149,7 +152,7 @@ def aborting() -> Any:
     with opened() as source:
         read = reading(source)
     try:
-        with opened(amdgpu="off"):
+        with opened(**TOOL):
             return {"files": read, "error": None}
     except Exception as error:
         return {"files": read, "error": f"{type(error).__name__}: {error}"}
