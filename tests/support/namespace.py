@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 import sys
 
+SET_FLAGS, UP = 0x8914, 1  # of a network interface: SIOCSIFFLAGS, IFF_UP
 NEW_NAMESPACE, PRIVATE_BELOW, BIND = 0x20000, 1 << 18 | 1 << 14, 1 << 12
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,3 +45,9 @@ def overlay(folder: str, scratch: str) -> None:
     os.mkdir(work)
     options = f"lowerdir={folder},upperdir={upper},workdir={work}".encode()
     check(libc.mount(b"overlay", folder.encode(), b"overlay", 0, options), f"an overlay of {folder}")
+
+
+def loopback() -> None:
+    """Switch on the loopback interface of a new network namespace."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SET_FLAGS, struct.pack("16sh22x", b"lo", UP))

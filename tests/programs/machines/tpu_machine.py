@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support import namespace
 from tests.tools.tpu import FakeTpu, doubles, integers, serving
 
 from opentelemetry.instrumentation.hardware.sources.tpu import fields
@@ -77,7 +78,7 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 if __name__ == "__main__":
     private()
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    namespace.loopback()
     devices = range(4)
     tpu = FakeTpu(
         {
