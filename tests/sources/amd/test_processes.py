@@ -9,12 +9,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sources.amd.test_device import ERRORS, WORDS, plain
 from tests.sources.machines import STRANGER
-from tests.sources.radeons import Equipped, mi300x
+from tests.sources.radeons import Equipped, by_amd_smi, mi300x
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Gpu, number_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.amd import Amd
 
 
 def memory_of(drivers: Any) -> dict[str, float]:
@@ -47,6 +50,17 @@ def test_process_memory_of_gpu_partitions_is_summed() -> None:
         files[f"{KFD}/proc/{STRANGER}/vram_{7000 + part}"] = f"{part}000\n"
     files[f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}"] = "500\n"
     assert memory_of(Equipped(files)) == {"43cc8cc8af246700": 3500}
+
+
+def test_gpu_of_rocm_without_an_address_in_the_tool_has_no_holders() -> None:
+    gpu = Gpu()
+    files = amdsysfs.machine([gpu]) | {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": "500\n"}
+    outputs = {"metric": by_amd_smi(6)(0).tools["amd-smi"].outputs["metric"], "static": b"ERROR"}
+    site = SourceContext(Config(amdgpu="off"), Equipped(files, {"amd-smi": outputs}), STRANGER, all_processes=True)
+    source = Amd(site)
+    source.open()
+    assert series_of(all_of(source), c.HW_POWER)
+    assert source.holders == ()
 
 
 @pytest.mark.parametrize(

@@ -70,13 +70,11 @@ class RocmDriver(AcceleratorDriver):
         """Yield the processes of ROCm, also those of other users and containers, with their memory of each GPU."""
         gpus = self.gpus
         cards = self._topology.cards([gpu.address for gpu in gpus])
-        sizes: dict[str, dict[int, int | None]] = {gpu.address: {} for gpu in gpus}
+        sizes: dict[str, dict[int, int | None]] = {address: {} for address in cards.values()}
         for pid in self._topology.pids():
             for address, size in self._topology.memory(pid, cards).items():
                 sizes[address][pid] = size
-        for gpu in gpus:
-            if gpu.address in cards.values():
-                yield gpu, sizes[gpu.address]
+        return ((gpu, sizes[gpu.address]) for gpu in gpus if gpu.address in sizes)
 
     def occupancy(self) -> Iterator[tuple[Gpu, Occupancy]]:
         return ((gpu, Occupancy(sizes.keys())) for gpu, sizes in self.holders())
