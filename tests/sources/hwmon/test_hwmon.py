@@ -145,6 +145,18 @@ def test_invalid_temperature_is_absent_and_named(text: str | OSError) -> None:
         assert source.unsupported == []
 
 
+def test_power_that_an_acpi_meter_does_not_know_is_absent() -> None:
+    meter = sensors.driver(0, "power_meter", "acpi/ACPI000D:00", power1_average=412_000_000)
+    machine = Fabricated(Tree(meter))
+    (path,) = (path for path in meter if path.endswith("power1_average"))
+    with opened("hwmon", machine) as source:
+        (power,) = all_of(source).values()
+        assert power == 412
+        machine.tree.files[path] = f"{0xFFFFFFFF * 1000}\n"
+        with pytest.raises(OSError, match="no sensor can be read"):
+            all_of(source)
+
+
 def test_source_fails_if_no_sensor_can_be_read() -> None:
     machine = sensors.intel(0)
     with opened("hwmon", machine) as source:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import EIO
 from glob import glob
+from math import inf
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -45,9 +46,9 @@ _INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average
 
 _LIMITS: Final = {"max": "high.degraded", "crit": "high.critical"}
 
-# Celsius. Inputs without a sensor read values outside of this range, such as -128, -61 or 127.
-_COLDEST: Final = -55
-_HOTTEST: Final = 125
+# Plausible values in base units. A missing temperature sensor reads -128, -61 or 127 °C. An ACPI meter that does not
+# know the power reports 0xFFFFFFFF mW, which older kernels pass on.
+_PLAUSIBLE: Final[Mapping[str, tuple[float, float]]] = {"temp": (-55, 125), "power": (0, 100_000)}
 
 _LONGEST_NAME: Final = 255  # of a driver, a device or a sensor
 
@@ -261,7 +262,8 @@ class Hwmon(Source):
             value = int(self._text(path)) / _SCALES[kind]
         except (ValueError, OverflowError):
             return None
-        return value if kind != "temp" or _COLDEST <= value <= _HOTTEST else None
+        least, most = _PLAUSIBLE.get(kind, (-inf, inf))
+        return value if least <= value <= most else None
 
     def _names(self, folder: str) -> Sequence[str]:
         return names_or_empty(self._files, folder)
