@@ -38,6 +38,19 @@ def test_power_is_the_growth_of_the_energy_of_the_card() -> None:
         )
 
 
+def test_power_is_unknown_if_the_second_reading_follows_at_once() -> None:
+    """The counter grows in steps, so over a millisecond it may have grown by nothing, or by much too much."""
+    drivers = arc(0)
+    with opened("intel", drivers, STRANGER) as source:
+        all_of(source)
+        up = drivers.tree.up
+        drivers.become(arc(1))
+        drivers.tree.up = up + 0.001
+        assert series_of(all_of(source), c.HW_POWER) == {}
+        drivers.tree.up = up + 10.0
+        assert value(all_of(source), c.HW_POWER, {**ARC, c.HW_TYPE: "gpu"}) == 150
+
+
 @pytest.mark.parametrize("text", ["", "-1\n", "n/a\n", "9" * 40, "\udcff"])
 def test_garbage_of_a_counter_is_no_utilization(text: str) -> None:
     drivers = arc(0)

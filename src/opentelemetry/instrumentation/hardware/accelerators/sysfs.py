@@ -181,8 +181,8 @@ class Increases:
         """
         now = self._files.uptime()
         then, before = self._before.get(name, (now, count))
-        if name in self._newest and now - then < _LEAST_ELAPSED:
-            return self._newest[name]
+        if name in self._before and now - then < _LEAST_ELAPSED:
+            return self._newest.get(name)
         self._before[name] = now, count
         self._newest.pop(name, None)
         if count >= before and now > then:
