@@ -197,6 +197,20 @@ def test_gpus_after_a_lost_one_keep_their_ids_although_amd_smi_fails_once(tmp_pa
         assert temperatures(source) == gpus
 
 
+def test_block_that_amd_smi_cannot_read_keeps_its_errors(tmp_path: Path) -> None:
+    def listed(vcn: object) -> dict[str, Any]:
+        blocks = {"GFX": {"correctable_count": 3}, "VCN": {"correctable_count": vcn}}
+        return amd_smi(tmp_path, [{"gpu": 0, "ecc_blocks": blocks}], ["0000:2f:00.0"])
+
+    totals = []
+    with opened("amd", **listed(2)) as source:
+        for vcn in (2, "N/A", 5):
+            listed(vcn)
+            (total,) = series_of(all_of(source), c.HW_ERRORS).values()
+            totals.append(total)
+    assert totals == [5, 5, 8]
+
+
 def test_energy_without_a_counter_in_amd_smi_is_the_integral_of_power(tmp_path: Path) -> None:
     metric = {"gpu": 0, "power": {"socket_power": {"value": 141, "unit": "W"}}, "energy": "N/A"}
     with opened("amd", **amd_smi(tmp_path, [metric], ["0000:2f:00.0"])) as source:

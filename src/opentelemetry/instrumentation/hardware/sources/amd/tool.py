@@ -141,11 +141,15 @@ class ToolDriver(RocmDriver):
 
 
 class AmdSmi(ToolDriver):
-    """``amd-smi``. Facts and limits are read when the list of GPUs changes; some versions cannot print them."""
+    """``amd-smi``. Facts and limits are read when the list of GPUs changes; some versions cannot print them.
+
+    A block of the chip that cannot be read keeps its last counts of errors: their sum must not fall.
+    """
 
     name = AMD_SMI.name
     _numbers: Sequence[int] | None = None
     _static: Mapping[int, Texts] = {}
+    _errors: dict[int, Texts]
 
     def outputs(self) -> list[GpuOutput]:
         metric = parse_amd_smi(self.run("metric", "--json"))
@@ -155,7 +159,11 @@ class AmdSmi(ToolDriver):
             except ValueError:
                 if self._static:  # without their addresses, the GPUs that are left would be new ones
                     raise
-            self._numbers = [*metric]
+            self._numbers, self._errors = [*metric], {}
+        for number, texts in metric.items():
+            errors = {path: text for path, text in texts.items() if path.startswith("ecc_blocks/") and text.isdecimal()}
+            self._errors[number] = {**self._errors.get(number, {}), **errors}
+            texts.update(self._errors[number])
         return amd_smi_gpus(metric, self._static)
 
 
