@@ -25,7 +25,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.support import children
-from tests.support.recorded import Readings, Recorded
+from tests.support.recorded import Recorded, Rowed
 from tests.support.stage import PATIENT, Clock
 
 from opentelemetry import trace
@@ -67,7 +67,7 @@ class Simulation:
         self.ledger = Ledger(Rows, self.clock, self._wall)
         self.ledger.use({"GPU-1"}, is_known=True)
         self.recorder = SpanRecorder(lambda config, recorder: None)
-        self.recorder.open(Readings(Config(spans_shares=shares, **settings), lambda: self.ledger.rows))
+        self.recorder.open(Rowed(Config(spans_shares=shares, **settings), lambda: self.ledger.rows))
         self.shares = Shares(lambda: self.ledger.rows, shares == "tokens", self.clock, self._wall)
         self.recorder.shares = self.recorder._dividing = self.shares
         self.exporter = InMemorySpanExporter()
@@ -514,7 +514,7 @@ def test_64_overlapping_requests_add_up(seed: int, method: str) -> None:
 def test_first_span_has_a_share_although_the_session_takes_long_to_start() -> None:
     """It was taken for one that was made after the fact."""
 
-    class Slow(Readings):
+    class Slow(Rowed):
         has_started = False
 
         def start(self) -> None:

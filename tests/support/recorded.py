@@ -8,38 +8,24 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Span, SpanProcessor
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
 
 
-class Readings:
-    """Rows in place of a session."""
+class Rowed(Readings):
+    """Rows in place of a session. The test makes the readings."""
 
-    serves_children = False
     has_started = True
     has_accelerators = True
 
     def __init__(self, config: Config, rows: Callable[[], Sequence[Rows]]) -> None:
-        self.config = config
-        self.demand: Demand | None = Demand()
+        super().__init__(config)
         self._rows = rows
 
     @property
-    def span_rows(self) -> Sequence[Rows]:
+    def span_rows(self) -> Sequence[Rows]:  # type: ignore[override]
         return self._rows()
-
-    def start(self) -> None:
-        """Do nothing: the test makes the readings."""
-
-    def advance(self) -> None:
-        """Do nothing: the test makes the readings."""
-
-    def expect_spans(self) -> None:
-        """Do nothing: the test makes the readings."""
-
-    def wake_for_spans(self) -> None:
-        """Do nothing: the test makes the readings."""
 
 
 class Recorded(SpanProcessor):

@@ -25,7 +25,7 @@ from opentelemetry.trace import Tracer
 from tests.slow.benchmarks import fresh
 from tests.slow.benchmarks.figure import Figure
 from tests.slow.benchmarks.steady import STICK, Round, Rounds, in_turn, reference, work
-from tests.support.recorded import Readings, Recorded
+from tests.support.recorded import Recorded, Rowed
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -193,5 +193,5 @@ def _open(recorder: SpanRecorder) -> Callable[[], None]:
         now[0] += INTERVAL
         read()
     ledger.use({"GPU-1"}, is_known=True)
-    recorder.open(Readings(Config(), lambda: ledger.rows))
+    recorder.open(Rowed(Config(), lambda: ledger.rows))
     return read_now

@@ -157,10 +157,10 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _serve_forks(self, provider: MeterProvider, config: Config) -> None:
         """In a fork server, measure the spans of its children, which have sessions of their own."""
-        from opentelemetry.instrumentation.hardware.spans.readings import NoReadings
+        from opentelemetry.instrumentation.hardware.spans.readings import Readings
 
         if config.spans != "off" and config.mode != "agent":
-            self._telemetry.record_spans(NoReadings(config), provider)
+            self._telemetry.record_spans(Readings(config), provider)
 
     def _start_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -13,8 +12,8 @@ from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
 
-class Readings(Protocol):
-    """What is read for spans.
+class Readings:
+    """What is read for spans: in this class nothing, for a process whose forked children have sessions of their own.
 
     Attributes:
         config: The settings.
@@ -25,18 +24,14 @@ class Readings(Protocol):
         span_rows: The rows of the devices in use and of the process.
     """
 
-    config: Config
+    serves_children = False
+    has_started = False
+    has_accelerators = False
+    span_rows: Sequence[Rows] = ()
 
-    @property
-    def demand(self) -> Demand | None: ...
-    @property
-    def serves_children(self) -> bool: ...
-    @property
-    def has_started(self) -> bool: ...
-    @property
-    def has_accelerators(self) -> bool: ...
-    @property
-    def span_rows(self) -> Sequence[Rows]: ...
+    def __init__(self, config: Config, demand: Demand | None = None) -> None:
+        self.config = config
+        self.demand = Demand() if demand is None else demand
 
     def start(self) -> None:
         """Begin to read, once."""
@@ -46,13 +41,14 @@ class Readings(Protocol):
 
     def expect_spans(self) -> None:
         """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
+        self.demand.is_tracing = True
 
     def wake_for_spans(self) -> None:
-        """Let the devices in use be read now. No lock, no wait."""
+        """Let the devices in use be read now. Called in the threads of the program: no lock, no wait."""
 
 
-class SessionReadings:
-    """The readings of a session of this process; see :class:`Readings`.
+class SessionReadings(Readings):
+    """The readings of a session of this process.
 
     Args:
         session: The session.
@@ -61,27 +57,20 @@ class SessionReadings:
         session: The session.
     """
 
-    serves_children = False
-
     def __init__(self, session: Session) -> None:
+        super().__init__(session.config, session.demand)
         self.session = session
-        self.config = session.config
-        self.demand = session.demand
         self.has_accelerators = bool(session.accelerators)
-        self.span_rows: tuple[Rows, ...] = ()
         self._read_for_each_span: tuple[ReaderThread, ...] = ()
 
     @property
-    def has_started(self) -> bool:
-        """Return whether the session reads."""
+    def has_started(self) -> bool:  # type: ignore[override]
         return self.session.has_started
 
     def start(self) -> None:
-        """Let the session read, once."""
         self.session.start()
 
     def advance(self) -> None:
-        """Take over what was read. Called by our threads after their readings."""
         session = self.session
         rows = [rows for each in session.runners if each.ledger for rows in each.ledger.rows]
         self.span_rows = tuple(each for each in rows if each.use or each.kind != ACCELERATOR)
@@ -95,40 +84,11 @@ class SessionReadings:
         )
 
     def expect_spans(self) -> None:
-        """Record that there is a TracerProvider: from now on, spans need readings. No lock, no wait."""
-        if self.demand is not None and not self.demand.is_tracing:
-            self.demand.is_tracing = True
+        if not self.demand.is_tracing:
+            super().expect_spans()
             for thread in self.session.threads:
                 thread.wake()
 
     def wake_for_spans(self) -> None:
-        """Read the devices in use now. Called in the threads of the program: no lock, no wait."""
         for thread in self._read_for_each_span:
             thread.wake()
-
-
-class NoReadings:
-    """Nothing is read in this process; see :class:`Readings`. Its forked children have sessions of their own.
-
-    Args:
-        config: The settings.
-    """
-
-    serves_children = has_started = has_accelerators = False
-    demand: Demand | None = None
-    span_rows: tuple[Rows, ...] = ()
-
-    def __init__(self, config: Config) -> None:
-        self.config = config
-
-    def start(self) -> None:
-        """Do nothing."""
-
-    def advance(self) -> None:
-        """Do nothing."""
-
-    def expect_spans(self) -> None:
-        """Do nothing."""
-
-    def wake_for_spans(self) -> None:
-        """Do nothing."""

@@ -24,7 +24,6 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded, token_count
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.hook import TraceHook
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.shares import Shares
@@ -51,7 +50,6 @@ class SpanRecorder:
     def __init__(self, restart: Callable[[Config, SpanRecorder], Session | None]) -> None:
         self.shares: Shares | None = None
         self._session: Readings | None = None
-        self._demand: Demand | None = None
         self._pid = 0  # of the process with this session
         self._is_ready = False  # the session reads for spans
         self._dividing: Shares | None = None  # the shares, if there are accelerators
@@ -80,8 +78,7 @@ class SpanRecorder:
     def _use(self, session: Readings) -> None:
         method = session.config.spans_shares or "equal"
         self.shares = None if method == "off" else Shares(lambda: session.span_rows, method == "tokens")
-        self._session, self._demand = session, session.demand
-        self._pid, self._is_ready = os.getpid(), False
+        self._session, self._pid, self._is_ready = session, os.getpid(), False
         self._dividing = self.shares if session.has_accelerators else None
 
     def _close_own(self) -> None:
@@ -117,20 +114,20 @@ class SpanRecorder:
 
     def advance(self) -> None:
         """Take over the energy that has been read. Called by our threads after their readings."""
-        session, demand, shares = self._session, self._demand, self.shares
-        if session is None or demand is None:
+        session = self._session
+        if session is None:
             return
         session.advance()
-        if not demand.is_tracing:
+        if not session.demand.is_tracing:
             self._check_global()
-        self._dividing = shares if session.has_accelerators else None
+        self._dividing = self.shares if session.has_accelerators else None
         if self._dividing is not None:
             self._dividing.advance()
 
     def close(self) -> None:
         """Measure no more spans."""
         self._hook.remove()
-        self._session = self._demand = self.shares = self._dividing = self._metric = None
+        self._session = self.shares = self._dividing = self._metric = None
         self._is_ready = False
         self._close_own()
 
@@ -145,12 +142,12 @@ class SpanRecorder:
             is_late = begin is None or time.time_ns() - begin >= _LATE
             if not ((self._is_ready and self._pid == os.getpid()) or self._prepare(span)):
                 return
-            session, demand, shares = self._session, self._demand, self._dividing
-            if session is None or demand is None:
+            session, shares = self._session, self._dividing
+            if session is None:
                 return
             opened = OpenSpan(self, span, None if is_late else time.process_time(), self._pid)
             span.end = opened.end  # type: ignore[method-assign]
-            if demand.begin(id(opened), time.monotonic()):
+            if session.demand.begin(id(opened), time.monotonic()):
                 session.wake_for_spans()
             if shares is not None and not is_late and self._filter.accepts(span):
                 parent = span.parent
@@ -181,7 +178,7 @@ class SpanRecorder:
         if session is None or not (session.has_started or sdk.exports(span)):
             return False
         if self._pid != os.getpid():
-            self._session = self._demand = None
+            self._session = None
             if session.serves_children:
                 self._use(session)
             else:
@@ -192,19 +189,19 @@ class SpanRecorder:
         if not session.has_started:
             session.start()
         session.expect_spans()
-        self._is_ready = self._demand is not None
+        self._is_ready = session.has_started
         return self._is_ready
 
     def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
         """Measure a span that ends."""
-        session, demand = self._session, self._demand
-        if session is None or demand is None:
+        session = self._session
+        if session is None:
             return
         if opened.operation is not None:
             if opened.pid == os.getpid():
                 self._end_share(span, None, opened.operation)
             return
-        demand.end(id(opened))
+        session.demand.end(id(opened))
         begin, now = span.start_time, time.time_ns()
         end = now if end_time is None else end_time
         is_long = begin is not None and self._filter.is_long(span, end - begin)
@@ -259,9 +256,9 @@ class SpanRecorder:
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
         """Release a span that the program has dropped without an end."""
-        demand, shares = self._demand, self.shares
-        if demand is not None:
-            demand.end(id(opened))
+        session, shares = self._session, self.shares
+        if session is not None:
+            session.demand.end(id(opened))
         if shares is not None:
             shares.lose(span.get_span_context().span_id)
 

@@ -18,6 +18,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
 
 _ROOMS: Final = 64  # devices that the memory has room for. Memory is used only for what was written.
@@ -98,32 +99,25 @@ class AgentDemand(Demand):
             return rows
 
 
-class AgentReadings:
+class AgentReadings(Readings):
     """In the program: what the agent reads, in place of a session.
 
     Args:
         descriptor: The file.
         config: The settings.
-
-    Attributes:
-        config: The settings.
-        demand: When spans need readings.
     """
 
+    serves_children = True  # the agent also observes them
+    has_started = True
+
     def __init__(self, descriptor: int, config: Config) -> None:
-        self.config = config
-        self.demand: Demand | None = Demand(_map(descriptor, _PAGE, 0, writable=True))
+        super().__init__(config, Demand(_map(descriptor, _PAGE, 0, writable=True)))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
         self._rows = tuple(Rows(_room(self._memory, room)) for room in range(_ROOMS))
         self._used: Sequence[Rows] = ()
 
     @property
-    def serves_children(self) -> bool:
-        """Return True: the agent also observes the processes that are forked from this one."""
-        return True
-
-    @property
-    def span_rows(self) -> Sequence[Rows]:
+    def span_rows(self) -> Sequence[Rows]:  # type: ignore[override]
         """Return the rows of all devices and of the process."""
         used = self._memory[0]
         if used != len(self._used):
@@ -131,28 +125,9 @@ class AgentReadings:
         return self._used
 
     @property
-    def has_accelerators(self) -> bool:
+    def has_accelerators(self) -> bool:  # type: ignore[override]
         """Return whether the agent has found accelerators, or has not looked yet."""
         return not self.span_rows or any(rows.kind == ACCELERATOR for rows in self.span_rows)
-
-    @property
-    def has_started(self) -> bool:
-        """Return True: the agent reads."""
-        return True
-
-    def start(self) -> None:
-        """Do nothing."""
-
-    def advance(self) -> None:
-        """Do nothing: the agent writes the rows."""
-
-    def expect_spans(self) -> None:
-        """Record that there is a TracerProvider. The agent notices it within a second."""
-        if self.demand is not None:
-            self.demand.is_tracing = True
-
-    def wake_for_spans(self) -> None:
-        """Do nothing: the agent looks for open spans itself."""
 
 
 def _room(memory: memoryview[float], room: int) -> memoryview[float]:
