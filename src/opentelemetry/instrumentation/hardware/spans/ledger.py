@@ -101,6 +101,11 @@ class Demand:
     def is_tracing(self, is_tracing: bool) -> None:
         self._memory[TRACING] = float(is_tracing)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a recorded span is open."""
+        return self._memory[OPEN] != 0.0
+
     def begin(self, key: int, now: float) -> bool:
         """Record that a span started. Returns whether a reading is wanted at once. No lock, no wait."""
         self._open.add(key)
@@ -129,7 +134,7 @@ class Demand:
             return inf
         if last > -inf:
             self._first = min(self._first, last)
-        is_open = self._memory[OPEN] != 0.0
+        is_open = self.is_open
         due = last + (interval if is_open or last < self._first + _START else max(interval, _PERIOD))
         if interval <= INTERVAL:
             asked = self._memory[ASKED]

@@ -73,7 +73,7 @@ def measure() -> Iterator[Measurement]:
     """
     found = Measurement()
     with _Shared.lock:
-        readings = _Shared.opened()
+        readings = _Shared.begun(id(found))
     if readings is not None:
         readings.session.read_now(_READING)
     begin, cpu_time = time.time(), time.process_time()
@@ -84,7 +84,8 @@ def measure() -> Iterator[Measurement]:
         if readings is not None:
             readings.session.read_now(_READING)
             with _Shared.lock:
-                _Shared.closed(readings.session)
+                readings.demand.end(id(found))
+                readings.demand.is_tracing = readings.demand.is_open
         values = measured(() if readings is None else readings.span_rows, begin, end, cpu_time)
         found.seconds = end - begin
         for name, attribute in _ATTRIBUTES.items():
@@ -106,10 +107,9 @@ class _Shared:
 
     lock: ClassVar[threading.Lock] = threading.Lock()
     readings: ClassVar[SessionReadings | None] = None
-    blocks: ClassVar[int] = 0
 
     @classmethod
-    def opened(cls) -> SessionReadings | None:
+    def begun(cls, block: int) -> SessionReadings | None:
         """Return the readings for another block; None, with a message, if the process may have no threads."""
         readings = cls.readings
         if readings is None or readings.session.pid != os.getpid():  # the first block, or in a forked child
@@ -123,18 +123,8 @@ class _Shared:
                 session.close()
                 _LOG.error("measure() reads no devices: %s", error)
                 return None
-            cls.readings, cls.blocks = readings, 0
+            cls.readings = readings
             session.read_now(_OPENING)
-        cls.blocks += 1
         readings.expect_spans()
-        assert readings.demand is not None
-        readings.demand.begin(cls.blocks, readings.session.clock())
+        readings.demand.begin(block, readings.session.clock())
         return readings
-
-    @classmethod
-    def closed(cls, session: Session) -> None:
-        """Stop reading after the last block."""
-        assert session.demand is not None
-        session.demand.end(cls.blocks)
-        cls.blocks -= 1
-        session.demand.is_tracing = cls.blocks > 0
