@@ -66,7 +66,7 @@ class Simulation:
         self.joules = joules
         self.ledger = Ledger(Rows, self.clock, self._wall)
         self.ledger.use({"GPU-1"}, is_known=True)
-        self.recorder = SpanRecorder(lambda config, recorder: None)
+        self.recorder = SpanRecorder()
         self.recorder.open(Rowed(Config(spans_shares=shares, **settings), lambda: self.ledger.rows))
         self.shares = Shares(lambda: self.ledger.rows, shares == "tokens", self.clock, self._wall)
         self.recorder.shares = self.recorder._dividing = self.shares
@@ -521,7 +521,7 @@ def test_first_span_has_a_share_although_the_session_takes_long_to_start() -> No
             time.sleep(0.15)
             self.has_started = True
 
-    recorder = SpanRecorder(lambda config, recorder: None)
+    recorder = SpanRecorder()
     recorder.open(Slow(Config(), lambda: ()))
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(Recorded(recorder))

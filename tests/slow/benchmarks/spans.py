@@ -47,7 +47,7 @@ _DATA = bytearray(8 << 20)
 
 def figures(seconds: float) -> list[Figure]:
     slowest = Rounds(fresh.call(f"{__name__}:slow", seconds / 2))
-    recorder = SpanRecorder(lambda config, recorder: None)
+    recorder = SpanRecorder()
     read = _open(recorder)
     ours, plain = TracerProvider(shutdown_on_exit=False), TracerProvider(shutdown_on_exit=False)
     ours.add_span_processor(Recorded(recorder))
@@ -106,7 +106,7 @@ def slow(seconds: float) -> Rounds:
 
     It is called in a process of its own, because what it replaces makes the SDK slower.
     """
-    recorder = _Timed(lambda config, recorder: None)
+    recorder = _Timed()
     read = _open(recorder)
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(Recorded(recorder))

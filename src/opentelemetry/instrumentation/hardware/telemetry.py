@@ -132,7 +132,7 @@ class Telemetry:
         if session.accelerators:
             session.on_event = event_emitter()
         self.attach(provider, session)
-        if not session.has_started and self.recorder is not None and self.recorder.is_exported():
+        if not session.has_started and session.demand is not None and exports_any_spans():
             session.start()
 
     def _reader_found(self) -> None:
@@ -146,11 +146,10 @@ class Telemetry:
 
     def record_spans(self, readings: Readings, provider: MeterProvider) -> Shares | None:
         """Measure the spans of this process. Returns their shares."""
-        from opentelemetry.instrumentation.hardware.spans.processor import spans_only  # it imports the SDK
-        from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
+        from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder  # it imports the SDK
 
         if self.recorder is None:  # it is reused: what another package wraps around it cannot be removed
-            self.recorder = SpanRecorder(spans_only)
+            self.recorder = SpanRecorder()
         try:
             self.recorder.open(readings, provider)
             self.recorder.watch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from functools import partial
@@ -11,15 +10,10 @@ from typing import Any
 from opentelemetry.context import Context
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
-from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import is_disabled
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
-from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
-
-_LOG = logging.getLogger(__name__)
 
 
 class HardwareSpanProcessor(SpanProcessor):
@@ -39,17 +33,15 @@ class HardwareSpanProcessor(SpanProcessor):
     """
 
     def __init__(self, **settings: Any) -> None:
-        self._recorder = SpanRecorder(spans_only)
-        self._session: Session | None = None
+        self._recorder = SpanRecorder()
         if forks_later():
             call_in_workers(partial(self._start, settings))
         else:
             self._start(settings)
 
     def _start(self, settings: Mapping[str, Any]) -> None:
-        if is_disabled(os.environ):
-            return
-        self._session = spans_only(Config.read(settings), self._recorder)
+        if not is_disabled(os.environ):
+            self._recorder.start(Config.read(settings))
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Begin to measure a span."""
@@ -62,27 +54,8 @@ class HardwareSpanProcessor(SpanProcessor):
     def shutdown(self) -> None:
         """Stop reading."""
         self._recorder.close()
-        if self._session is not None and self._session.pid == os.getpid():
-            self._session.close()
 
     def force_flush(self, timeout_millis: int = 30000) -> bool:
         """Return True: there is nothing to flush."""
         del timeout_millis
         return True
-
-
-def spans_only(config: Config, recorder: SpanRecorder) -> Session | None:
-    """Start a session that only measures spans. Returns None, with a message, if the process may have no threads."""
-    session = Session(config, demand=Demand(), only_spans=True)
-    readings = SessionReadings(session)
-    recorder.open(readings)
-    readings.expect_spans()
-    session.on_reading = recorder.advance
-    try:
-        session.start()
-    except RuntimeError as error:  # the limit of threads or memory
-        _LOG.error("Spans are not measured: %s", error)
-        recorder.close()
-        session.close()
-        return None
-    return session

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -24,8 +24,9 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded, token_count
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.hook import TraceHook
+from opentelemetry.instrumentation.hardware.spans.ledger import Demand
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
-from opentelemetry.instrumentation.hardware.spans.readings import Readings
+from opentelemetry.instrumentation.hardware.spans.readings import Readings, SessionReadings
 from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
 _LOG = logging.getLogger(__name__)
@@ -33,30 +34,25 @@ _LOG = logging.getLogger(__name__)
 _ENERGY: Final = c.SPAN_ENERGY.name
 _SHARE: Final = c.SPAN_SHARE_ENERGY.name
 
-# Nanoseconds between the start of a span and its creation after which it counts as made after the fact.
-_LATE: Final = 100_000_000
+_LATE: Final = 100_000_000  # nanoseconds from the start to the creation of a span that is made after the fact
 
 
 class SpanRecorder:
     """Measures spans with the readings of a session.
 
-    Args:
-        restart: Opens another session in a forked child, for the spans of that.
-
     Attributes:
         shares: The shares of the spans.
     """
 
-    def __init__(self, restart: Callable[[Config, SpanRecorder], Session | None]) -> None:
+    def __init__(self) -> None:
         self.shares: Shares | None = None
         self._session: Readings | None = None
         self._pid = 0  # of the process with this session
         self._is_ready = False  # the session reads for spans
         self._dividing: Shares | None = None  # the shares, if there are accelerators
-        self._restart = restart
         self._hook = TraceHook(self._provider_changed, self.begin, self._begin_dropped)
         self._has_failed = False
-        self._own: Session | None = None  # of a forked child
+        self._own: Session | None = None  # that only measures spans
         self._metric: EnergyByOperation | None = None
         self._metrics: WeakKeyDictionary[MeterProvider, EnergyByOperation] = WeakKeyDictionary()
 
@@ -75,6 +71,20 @@ class SpanRecorder:
                 self._metrics[provider] = EnergyByOperation(provider)
             self._metric = self._metrics[provider]
 
+    def start(self, config: Config) -> None:
+        """Measure spans with a session that is for nothing else. Logs a message if the process may have no threads."""
+        session = Session(config, demand=Demand(), only_spans=True)
+        readings = SessionReadings(session)
+        self.open(readings)
+        readings.expect_spans()
+        self._own = session
+        session.on_reading = self.advance
+        try:
+            session.start()
+        except RuntimeError as error:  # the limit of threads or memory
+            _LOG.error("Spans are not measured: %s", error)
+            self.close()
+
     def _use(self, session: Readings) -> None:
         method = session.config.spans_shares or "equal"
         self.shares = None if method == "off" else Shares(lambda: session.span_rows, method == "tokens")
@@ -90,10 +100,6 @@ class SpanRecorder:
         """Measure the spans of every TracerProvider of the SDK."""
         self._hook.install()
         self._check_global()
-
-    def is_exported(self) -> bool:
-        """Whether spans can be exported, of any TracerProvider."""
-        return self._session is not None and sdk.exports_any_spans()
 
     def _check_global(self) -> None:
         """Expect spans if there is a global TracerProvider. It may have been made before."""
@@ -164,9 +170,8 @@ class SpanRecorder:
                 return
             span_id = span.get_span_context().span_id
             parent_id = get_current_span(context).get_span_context().span_id
-            if span_id == parent_id:
-                return  # its tracer is disabled
-            if begin is None or time.time_ns() - begin < _LATE:
+            is_late = begin is not None and time.time_ns() - begin >= _LATE
+            if not is_late and span_id != parent_id:  # else its tracer is disabled
                 span.end = OpenSpan(self, span, None, self._pid, (name, kind, (given or {}).get(c.REQUEST_MODEL))).end
                 shares.begin(span_id, parent_id or None)
         except Exception:
@@ -182,7 +187,7 @@ class SpanRecorder:
             if session.serves_children:
                 self._use(session)
             else:
-                self._own = self._restart(session.config, self)
+                self.start(session.config)
             session = self._session
             if session is None:
                 return False
@@ -243,11 +248,9 @@ class SpanRecorder:
             shares.forget(span_id, tokens, is_kept)
             return {}
         share = shares.end(span_id, energy, tokens, is_kept)
-        if share is None:
-            return {}
-        if metric is not None:  # also 0 J: sum and count give the mean of an operation
+        if share is not None and metric is not None:  # also 0 J: sum and count give the mean of an operation
             metric.record(share.energy, span, operation or (span.name, span.kind, attributes.get(c.REQUEST_MODEL)))
-        if energy is None:
+        if share is None or energy is None:
             return {}
         values: dict[str, float | str] = {_SHARE: rounded(min(energy, share.energy + share.given))}
         if shares.by_tokens:
@@ -256,11 +259,10 @@ class SpanRecorder:
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
         """Release a span that the program has dropped without an end."""
-        session, shares = self._session, self.shares
-        if session is not None:
-            session.demand.end(id(opened))
-        if shares is not None:
-            shares.lose(span.get_span_context().span_id)
+        if self._session is not None:
+            self._session.demand.end(id(opened))
+        if self.shares is not None:
+            self.shares.lose(span.get_span_context().span_id)
 
     def fail(self) -> None:
         """Log a failure once. It never reaches the program."""
