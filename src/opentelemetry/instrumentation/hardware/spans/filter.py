@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Final
 
 from opentelemetry.sdk.trace import Span
@@ -33,8 +34,12 @@ class SpanFilter:
         self._shortest_root = int(1e9 * (shortest or 0.0))
         self._shortest = max(self._shortest_root, int(1e9 * INTERVAL))
         self._setting = config.name_of("spans_filter")
-        self._rules = [_rule(word) for word in config.spans_filter or ()]
-        self._known: dict[tuple[str, str, str], bool] = {}
+        self._rules: list[tuple[int, str, bool]] = []  # a field, a pattern, and whether matching spans are left out
+        for word in config.spans_filter or ():
+            field, _, pattern = word.removeprefix("-").partition(":")
+            self._rules.append((SPAN_FIELDS.index(field), pattern, word.startswith("-")))
+        self._only_excludes = all(is_excluded for _, _, is_excluded in self._rules)
+        self._decide = lru_cache(_MOST_NAMES)(self._is_accepted)
         self._refused = 0
 
     def is_long(self, span: Span, duration: int) -> bool:
@@ -48,32 +53,14 @@ class SpanFilter:
         if not self._rules:
             return True
         scope = span.instrumentation_scope
-        key = span.name, span.kind.name.lower(), scope.name if scope else ""
-        known = self._known.get(key)
-        if known is None:
-            known = self._decide(key)
-            if len(self._known) < _MOST_NAMES:
-                self._known[key] = known
+        is_accepted = self._decide(span.name, span.kind.name.lower(), scope.name if scope else "")
         if self._refused >= 0:
-            self._count(known)
-        return known
+            self._refused = -1 if is_accepted else self._refused + 1
+            if self._refused == _TRIED:
+                self._refused = -1
+                _LOG.warning("%s has matched none of the first %s spans", self._setting, _TRIED)
+        return is_accepted
 
-    def _count(self, is_accepted: bool) -> None:
-        """Log once that no span has matched."""
-        self._refused = -1 if is_accepted else self._refused + 1
-        if self._refused == _TRIED:
-            self._refused = -1
-            _LOG.warning("%s has matched none of the first %s spans", self._setting, _TRIED)
-
-    def _decide(self, key: tuple[str, str, str]) -> bool:
-        if any(fnmatchcase(key[field], pattern) for field, pattern, excluded in self._rules if excluded):
-            return False
-        included = [rule for rule in self._rules if not rule[2]]
-        return not included or any(fnmatchcase(key[field], pattern) for field, pattern, _ in included)
-
-
-def _rule(word: str) -> tuple[int, str, bool]:
-    """Return the field, the pattern, and whether matching spans are excluded."""
-    excluded = word.startswith("-")
-    field, _, pattern = word.removeprefix("-").partition(":")
-    return SPAN_FIELDS.index(field), pattern, excluded
+    def _is_accepted(self, *fields: str) -> bool:
+        matching = {is_excluded for field, pattern, is_excluded in self._rules if fnmatchcase(fields[field], pattern)}
+        return True not in matching and (False in matching or self._only_excludes)
