@@ -34,14 +34,17 @@ _MAX_NOTES: Final = 2000
 # Seconds of the shortest slot that ends where a span begins or ends; of others, INTERVAL.
 _EDGE: Final = 0.02
 
-# What happened to a span: when, in monotonic seconds; its ID; at its begin, the ID of its parent; at its end, tokens
-# and whether it keeps its share. It is small, because each span makes two, and the garbage collector counts them.
-_Note: TypeAlias = "tuple[float, int, int | None, tuple[float, bool] | None]"
+# The end of a span: its own energy if it is known, its tokens, and whether it keeps its share.
+_End: TypeAlias = "tuple[float | None, float, bool]"
 
-# Ends of spans without tokens, and of one whose share nobody can have.
-_KEPT: Final = (0.0, True)
-_GIVEN: Final = (0.0, False)
-_LOST: Final = (-1.0, True)
+# What happened to a span: when, in monotonic seconds; its ID; at its begin, the ID of its parent; its end. It is small,
+# because each span makes two, and the garbage collector counts them.
+_Note: TypeAlias = "tuple[float, int, int | None, _End | None]"
+
+# Ends of spans without tokens.
+_KEPT: Final[_End] = (None, 0.0, True)
+_GIVEN: Final[_End] = (None, 0.0, False)
+_LOST: Final[_End] = (0.0, 0.0, True)  # its energy stays unattributed
 
 
 class Share:
@@ -127,7 +130,7 @@ class Shares:
                 self._lock.release()
 
     def lose(self, span_id: int) -> None:
-        """Note that nobody can have the share of a span: its energy stays unattributed. No lock, no wait."""
+        """Note that a span ended, and that nobody can have its share. No lock, no wait."""
         self._notes.append((self._clock(), span_id, None, _LOST))
 
     def forget(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> None:
@@ -138,7 +141,7 @@ class Shares:
             tokens: As in :meth:`end`.
             is_kept: As in :meth:`end`.
         """
-        end = (tokens, is_kept) if tokens else _KEPT if is_kept else _GIVEN
+        end = (None, tokens, is_kept) if tokens else _KEPT if is_kept else _GIVEN
         self._notes.append((self._clock(), span_id, None, end))
 
     def end(self, span_id: int, energy: float | None = None, tokens: float = 0.0, is_kept: bool = True) -> Share | None:
@@ -215,12 +218,8 @@ class Shares:
                     parent.children += 1
                 self._open[span_id] = Share(parent, self._timeline.slots[-1])
                 self._leaves += 1
-            elif end is _LOST:
-                before = self._claimed
-                self._end(span_id, None, 0.0, is_kept=True)
-                self._claimed = before
             else:
-                self._end(span_id, None, *end)
+                self._end(span_id, *end)
 
     def _end(self, span_id: int, energy: float | None, tokens: float, is_kept: bool) -> Share | None:
         share = self._open.pop(span_id, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final
 
@@ -100,11 +100,17 @@ class Timeline:
 
     def forget(self, before: float) -> None:
         """Drop the slots before an instant, and merge older ones if there are too many."""
-        slots = self.slots
+        slots, half = self.slots, _MAX_SLOTS // 2
         while slots[1].begin <= before and len(slots) > 2:
             del slots[0]
         if len(slots) > _MAX_SLOTS:
-            self.slots = [*_merged(slots[: _MAX_SLOTS // 2]), *slots[_MAX_SLOTS // 2 :]]
+            for first, second in zip(slots[:half:2], slots[1:half:2]):
+                joules = second.joules + second.power * (second.end - second.begin) - first.joules
+                first.power = joules / (second.end - first.begin)
+                first.end, first.last = second.end, second.last
+                first.free += second.free
+                first.open += second.open
+            del slots[1:half:2]
 
     def joules(self, instant: float) -> float:
         """Return the energy of all slots up to an instant."""
@@ -128,15 +134,3 @@ class Timeline:
             increase += max(0.0, total - last)
             self._totals[rows] = max(total, last)  # the last total was extrapolated, and may be too high
         return increase
-
-
-def _merged(slots: Sequence[Slot]) -> Iterable[Slot]:
-    """Return half as many slots, each in place of two."""
-    for first, second in zip(slots[::2], slots[1::2]):
-        first.power = (second.joules + second.power * (second.end - second.begin) - first.joules) / (
-            second.end - first.begin
-        )
-        first.end, first.last = second.end, second.last
-        first.free += second.free
-        first.open += second.open
-        yield first
