@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
 _Methods: TypeAlias = "tuple[Any, Any, Any]"
 
-# Called with a span, and its name, context, kind, attributes and start time as given to ``Tracer.start_span``.
-_Dropped: TypeAlias = Callable[[Any, str, Any, Any, Any, "int | None"], None]
-
 
 class TraceHook:
     """Calls back when a TracerProvider is made or gets a processor, and when a span starts.
@@ -28,14 +25,15 @@ class TraceHook:
     Args:
         provider_changed: Called with a provider.
         recorded: Called with a span that is recorded. It must not raise.
-        dropped: Called with a span that the sampler has dropped. It must not raise.
+        dropped: Called with a span that the sampler has dropped, and its name, context, kind, attributes and start time
+            as given to ``Tracer.start_span``. It must not raise.
     """
 
     def __init__(
         self,
         provider_changed: Callable[[TracerProvider], None],
         recorded: Callable[[Span], None],
-        dropped: _Dropped,
+        dropped: Callable[..., None],
     ) -> None:
         self._provider_changed = provider_changed
         self._recorded = recorded

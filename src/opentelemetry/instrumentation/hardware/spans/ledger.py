@@ -202,17 +202,14 @@ class Ledger:
         for id_, those in read.items():
             device = self._devices.get(id_)
             if device is None:
-                device = self._devices[id_] = self._new(id_, those)
+                types = (str(series.attributes[c.HW_TYPE]) for series, _ in those if c.HW_TYPE in series.attributes)
+                rows = self._room()
+                rows.clear(_KINDS.get(next(types, "gpu" if id_ else ""), ACCELERATOR))
+                rows.use = self._used.get(id_, UNUSED)
+                self.rows = (*self.rows, rows)
+                device = self._devices[id_] = _Device(rows)
             if device.rows.kind:
                 device.add(now, wall, those, updated.get(id_))
-
-    def _new(self, id_: str, points: Iterable[Point]) -> _Device:
-        types = [str(series.attributes[c.HW_TYPE]) for series, _ in points if c.HW_TYPE in series.attributes]
-        rows = self._room()
-        rows.clear(_KINDS.get(types[0] if types else "gpu" if id_ else "", ACCELERATOR))
-        rows.use = self._used.get(id_, UNUSED)
-        self.rows = (*self.rows, rows)
-        return _Device(rows)
 
     def use(self, devices: Iterable[str], is_known: bool) -> None:
         """Set the devices that the program has used so far, also for the readings that were made already.
