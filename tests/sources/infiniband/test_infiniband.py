@@ -46,7 +46,7 @@ def test_unreadable_port_loses_its_metrics_and_all_ports_are_an_error() -> None:
         assert source.unsupported == []
 
 
-@pytest.mark.parametrize("text", ["", "\n", "N/A\n", "-1\n", "0x10\n", "3 4\n"])
+@pytest.mark.parametrize("text", ["", "\n", "N/A\n", "-1\n", "0x10\n", "3 4\n", "²\n", "9" * 5000])
 def test_invalid_counter_text_is_absent(text: str) -> None:
     tree = Tree(infiniband(0))
     with opened("infiniband", Fabricated(tree)) as source:

@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspend_delay, is_suspended
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point, Series
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_integer, read_text
 
 DRM: Final = "/sys/class/drm"
 ACCEL: Final = "/sys/class/accel"
@@ -246,8 +246,7 @@ class SysfsDevice(Device):
 
     def count(self, path: str) -> int | None:
         """Return the number in a file; None if it cannot be read."""
-        text = read_text(self.files, path)
-        return int(text) if re.fullmatch("[0-9]{1,20}", text) else None
+        return read_integer(self.files, path)
 
     def add_fans(self, folder: str) -> None:
         """Find the fans of a folder of sensors."""

@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
-from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_integer, read_text
 
 _CLASS = "/sys/class/infiniband"
 
@@ -70,10 +70,10 @@ class Infiniband(Source):
         if state:
             yield self._series[(c.HW_NETWORK_UP, *which)](int(state.startswith("4")))  # "4: ACTIVE"
         for file, error in _ERRORS.items():
-            count = read_text(self._files, f"{folder}/counters/{file}")
-            if count.isdigit():
-                yield self._series[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, error)](int(count))
+            count = read_integer(self._files, f"{folder}/counters/{file}")
+            if count is not None:
+                yield self._series[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, error)](count)
         for file, direction in (("port_xmit_data", "transmit"), ("port_rcv_data", "receive")):
-            count = read_text(self._files, f"{folder}/counters/{file}")
-            if count.isdigit():
-                yield self._series[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, direction)](int(count) * _WORD)
+            count = read_integer(self._files, f"{folder}/counters/{file}")
+            if count is not None:
+                yield self._series[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, direction)](count * _WORD)

@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
-from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_integer, read_text
 
 _CLASS = "/sys/class/powercap"
 _PREFIX = "intel-rapl:"
@@ -67,8 +67,7 @@ class Powercap(Source):
             series = Series(c.HW_HOST_ENERGY, {c.HW_ID: label, c.HW_NAME: "machine"})
         else:
             return None
-        limit = read_text(self._files, f"{folder}/max_energy_range_uj")
-        return _Zone(folder, series, int(limit) if limit.isdigit() else 0)
+        return _Zone(folder, series, read_integer(self._files, f"{folder}/max_energy_range_uj") or 0)
 
     def readings(self) -> Sequence[Reading]:
         return (*super().readings(), Reading(self.read, 0.1, for_spans=True))
@@ -81,10 +80,9 @@ class Powercap(Source):
 
     def _joules(self, zone: _Zone) -> float | None:
         """Return the energy in joules, including wraps since the first reading. Counters can wrap within minutes."""
-        text = read_text(self._files, f"{zone.folder}/energy_uj")
-        if not text.isdigit():
+        microjoules = read_integer(self._files, f"{zone.folder}/energy_uj")
+        if microjoules is None:
             return None
-        microjoules = int(text)
         last, wrapped = self._counters.get(zone.folder, (microjoules, 0))
         if microjoules < last:
             wrapped += zone.range or last

@@ -7,9 +7,10 @@ Every call that can block releases the interpreter lock. A file of ``/proc`` or 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -185,6 +186,28 @@ def read_or_empty(files: Files, path: str) -> bytes:
 def read_text(files: Files, path: str) -> str:
     """The content of a file without surrounding whitespace; empty if it cannot be read."""
     return read_or_empty(files, path).decode(errors="replace").strip()
+
+
+def integer(text: str) -> int | None:
+    """Parse a text of at most 20 digits; None for other texts."""
+    return int(text) if re.fullmatch("[0-9]{1,20}", text) else None
+
+
+def read_integer(files: Files, path: str) -> int | None:
+    """The number in a file; None if it cannot be read."""
+    return integer(read_text(files, path))
+
+
+def open_files(files: Files, process: str) -> Iterator[str]:
+    """Yield the paths of the files that a process has open, without those of another user.
+
+    Args:
+        files: The kernel's files.
+        process: The folder of the process.
+    """
+    for name in names_or_empty(files, f"{process}/fd"):
+        with suppress(OSError):  # it was closed
+            yield files.link(f"{process}/fd/{name}")
 
 
 def names_or_empty(files: Files, folder: str) -> Sequence[str]:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system import procfs
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, open_files
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND, Machine, TreeProcess
 
 # The PID namespace of the host: the kernel gives it a fixed number (PROC_PID_INIT_INO).
@@ -119,15 +119,7 @@ class ProcessTree:
         return any(map(self._holds_evidence, self.folders))
 
     def _holds_evidence(self, process: str) -> bool:
-        if self._files is None:
-            return False
-        folder = f"{process}/fd"
-        with suppress(OSError):  # a process of another user, or one that has ended
-            for name in self._files.names(folder):
-                with suppress(OSError):
-                    if self._files.link(f"{folder}/{name}") in self._evidence:
-                        return True
-        return False
+        return self._files is not None and any(path in self._evidence for path in open_files(self._files, process))
 
 
 def proc_folder(files: Files, pid: int) -> str:

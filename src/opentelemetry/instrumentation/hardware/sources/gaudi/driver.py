@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Usage
@@ -15,7 +14,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.gaudi import fields as f
 from opentelemetry.instrumentation.hardware.sources.gaudi.device import Hpu
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
+from opentelemetry.instrumentation.hardware.system.files import Files, open_files
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 NAME: Final = "hl-smi"
@@ -33,9 +32,7 @@ _HELP_TIMEOUT: Final = 10.0
 # Seconds to wait for the first table when the source is opened.
 _FIRST_LINE: Final = 5.0
 
-# Accelerators in a table, and open files of a process that are examined.
-_MAX_DEVICES: Final = 256
-_MAX_FILES: Final = 20_000
+_MAX_DEVICES: Final = 256  # accelerators in a table
 
 _DRIVER: Final = "habanalabs"
 
@@ -118,13 +115,9 @@ class HlSmi(AcceleratorDriver):
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         """Yield the utilization of each accelerator that the program has open: only one program at a time can."""
         nodes = {f"/dev/accel/{card.name}": card.address for card in find_cards(self._files, ACCEL, (_DRIVER,))}
-        used = {nodes[path] for folder in program.folders for path in self._open_files(folder) if path in nodes}
+        paths = (path for process in program.folders for path in open_files(self._files, process))
+        used = {nodes[path] for path in paths if path in nodes}
         for device in self._devices.values():
             if device.address in used and not device.trouble:
                 cells = device.cells
                 yield device, {f.PROCESS_UTILIZATION: cells[f.UTILIZATION]} if f.UTILIZATION in cells else {}
-
-    def _open_files(self, folder: str) -> Iterable[str]:
-        for name in names_or_empty(self._files, f"{folder}/fd")[:_MAX_FILES]:
-            with suppress(OSError):  # it was closed
-                yield self._files.link(f"{folder}/fd/{name}")

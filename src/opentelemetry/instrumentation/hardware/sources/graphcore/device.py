@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -11,6 +10,7 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fields import power
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import BOARD, BOARD_POWER, FACTS, FIELDS
+from opentelemetry.instrumentation.hardware.system.files import integer
 
 _UNKNOWN: Final = ("N/A", "n/a", "", "unknown")
 
@@ -60,11 +60,6 @@ class Ipu(Device):
     def board_serial(self) -> str:
         """Serial number of the board; "" if it is not reported."""
         return fact(self.words.get(BOARD, ""))
-
-
-def integer(text: str) -> int | None:
-    """Parse a text of digits."""
-    return int(text) if re.fullmatch("[0-9]{1,16}", text) else None
 
 
 def fact(text: str) -> str:

@@ -20,8 +20,9 @@ from opentelemetry.instrumentation.hardware.drivers.json import decoded
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, period_for
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu, integer
+from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import SESSION, SESSION_UTILIZATION
+from opentelemetry.instrumentation.hardware.system.files import integer
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 NAME: Final = "gcipuinfo"

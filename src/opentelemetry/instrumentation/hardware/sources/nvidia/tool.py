@@ -34,7 +34,6 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     clean,
     fact,
     instance_ids,
-    integer,
     pci_address,
     plausible,
     processes,
@@ -42,6 +41,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     texts,
 )
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
+from opentelemetry.instrumentation.hardware.system.files import integer
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 # Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver.

@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, T
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml
+from opentelemetry.instrumentation.hardware.system.files import integer
 
 TOOL: Final = Tool(
     "nvidia-smi",
@@ -233,11 +234,6 @@ def fact(text: str, form: str = ".{1,200}") -> str:
     """Return a text that describes the device; "" if unknown."""
     text = clean(text)
     return text if text.casefold() not in _NOT_A_FACT and text.isprintable() and re.fullmatch(form, text) else ""
-
-
-def integer(text: str) -> int | None:
-    """Parse a text of digits; None for other texts."""
-    return int(text) if re.fullmatch("[0-9]{1,10}", text) else None
 
 
 def pci_address(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.sources.trainium.fields import ERRORS
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, integer, names_or_empty, read_text
 
 DEVICES: Final = "/sys/devices/virtual/neuron_device"
 
@@ -89,8 +89,9 @@ class Sysfs:
         """
         counters: dict[str, int] = {}
         for name in ERRORS:
-            text = self.text(device, name)
-            count = int(text) if re.fullmatch("[0-9]{1,18}", text) else reported.get(name)
+            count = integer(self.text(device, name))
+            if count is None:
+                count = reported.get(name)
             if count:
                 self._nonzero.add((device, name))
             if count is not None and (count or (device, name) not in self._nonzero):
