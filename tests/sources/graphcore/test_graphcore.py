@@ -541,3 +541,9 @@ def test_wandb_keys_are_of_the_ipus_of_the_process(tmp_path: Path) -> None:
         "ipu.0.ipu utilisation (session) (%)": 40.5,
         "ipu.0.speed (GT/s)": 8,
     }
+
+
+def test_error_of_any_length_degrades_an_ipu() -> None:
+    ipu = Ipu(0)
+    ipu.update({"ipu error state": "parity error in " + ", ".join(f"tile {number}" for number in range(100))})
+    assert ipu.condition() == "degraded"

@@ -79,6 +79,9 @@ _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
 # Plausible totals of a counter: 900 GB/s over NVLink is a petabyte in twenty minutes.
 _TOTALS: Final = (0, 1 << 62)
 
+# For ``least``: a device that is awake is above freezing and draws power, so 0 means that the value could not be read.
+POSITIVE: Final = 0.001
+
 _OVERSHOOT: Final = 1.001  # ratios up to this are rounding errors of the driver, and clamped to 1
 
 

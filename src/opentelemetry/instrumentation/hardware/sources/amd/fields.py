@@ -10,6 +10,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     energy,
     errors,
@@ -32,7 +33,7 @@ _COUNT = (1 << 32) - 2  # all ones stands for a count that is not available
 
 
 def _temperature(sensor: str, unit: str = "C") -> Field:
-    return temperature(sensor, unit, least=0.001, most=150)
+    return temperature(sensor, unit, least=POSITIVE, most=150)
 
 
 def _power(unit: str = "W") -> Field:
@@ -40,7 +41,7 @@ def _power(unit: str = "W") -> Field:
 
 
 def _voltage(rail: str) -> Field:
-    return voltage(rail, "mV", least=0.001, most=100)
+    return voltage(rail, "mV", least=POSITIVE, most=100)
 
 
 # -- files of amdgpu
@@ -159,7 +160,7 @@ AMD_SMI: Final[Mapping[str, Field]] = {
     "limit/power": power_limit("enforced"),
     "limit/ppt0/max_power_limit": power_limit("max"),
     "limit/max_power": power_limit("max"),
-    "energy/total_energy_consumption": energy(least=0.001),
+    "energy/total_energy_consumption": energy(least=POSITIVE),
     "clock/gfx_0/clk": frequency("graphics"),
     "clock/gfx/clk": frequency("graphics"),
     "clock/mem_0/clk": frequency("memory"),

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, fact, hwmon_folder
 from opentelemetry.instrumentation.hardware.sources.amd import fields as f
@@ -53,7 +54,7 @@ def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str 
     with suppress(OSError, ValueError):
         form, _ = gpu_metrics.revision(files.read(f"{folder}/gpu_metrics"))
         kind = "integrated" if form > 1 or device in _MI300A else "discrete"
-    known = {
+    found = {
         c.HW_VENDOR: "AMD",
         c.HW_MODEL: fact(files, f"{folder}/product_name", ".{1,100}")
         or models.get(f"{device}/{revision}", f"device 0x{device.lower()}"),
@@ -62,7 +63,7 @@ def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str 
         c.PCI_BDF: card.address,
         c.GPU_TYPE: kind,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return known(found)
 
 
 # -- values

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
@@ -65,10 +66,10 @@ class ToolGpu(Gpu):
             c.HW_SERIAL_NUMBER: output.facts.get("serial"),
             c.HW_DRIVER_VERSION: output.facts.get("driver"),
             c.HW_FIRMWARE_VERSION: output.facts.get("vbios"),
-            c.PCI_BDF: output.address or None,
+            c.PCI_BDF: output.address,
             c.GPU_INDEX: index,
         }
-        self.facts = {name: fact for name, fact in facts.items() if fact is not None}
+        self.facts = known(facts)
         if any(field.series == ENERGY.series and field.is_plausible(text) for field, text in output.values.items()):
             self.counters.add(ENERGY.series)
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     errors,
     frequency,
@@ -45,7 +46,7 @@ RENDERER: Final = utilization("renderer")
 TILER: Final = utilization("tiler")
 ACTIVE: Final = utilization("general", "")
 SCALED: Final = utilization("scaled", "")
-TEMPERATURE: Final = temperature("gpu", least=0.001, most=150)
+TEMPERATURE: Final = temperature("gpu", least=POSITIVE, most=150)
 POWER: Final = power(least=1e-12, most=5000)
 IDLE_POWER: Final = power(most=5000)
 MEMORY_USED: Final = memory_used(least=1)
@@ -109,7 +110,7 @@ MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "gpu_power": (GPU, IDLE_POWER),
     "gpu_ram_power": (SRAM, POWER),
     "cpu_power": (CPU, POWER),
-    "temp/cpu_temp_avg": (CPU, temperature("cpu", least=0.001, most=150)),
+    "temp/cpu_temp_avg": (CPU, temperature("cpu", least=POSITIVE, most=150)),
     "ecpu_freq_mhz": (E_CORES, CPU_SPEED),
     "pcpu_freq_mhz": (P_CORES, CPU_SPEED),
     "ane_power": (ANE, IDLE_POWER),

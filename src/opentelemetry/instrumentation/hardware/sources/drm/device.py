@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, SysfsDevice, fact, present
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, fact, present
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.drm import fields as f
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
@@ -33,13 +34,13 @@ class DrmDevice(SysfsDevice):
         )
         model = f"device 0x{self.card.device.lower()}" if self.card.device else compatible and compatible[1]
         kernel = fact(self.files, "/proc/sys/kernel/osrelease", ".{1,100}")
-        known = {
+        facts = {
             c.HW_VENDOR: f.VENDORS[self.card.driver],
             c.HW_MODEL: model,
             c.HW_DRIVER_VERSION: kernel,
             c.PCI_BDF: self.card.address,
         }
-        self.facts = {name: text for name, text in known.items() if text}
+        self.facts = known(facts)
 
     def folders(self, kind: str) -> list[str]:
         """Return the folders of the sensors (``hwmon``) or of the clock (``devfreq``) of the device."""
@@ -85,7 +86,7 @@ class Npu(DrmDevice):
         for folder in self.folders("hwmon"):
             self.often += present(self.files, folder, f.NPU_SENSORS)
         for folder in self.folders("devfreq"):
-            self.often += [File(f"{folder}/cur_freq", f.NPU_FREQUENCY)]
+            self.often += present(self.files, folder, {"cur_freq": f.NPU_FREQUENCY})
 
     def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
         """Return the utilization, from the time that the NPU was busy."""

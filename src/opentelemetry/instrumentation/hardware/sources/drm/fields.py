@@ -8,6 +8,7 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import TASKS
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     frequency,
     frequency_limit,
@@ -20,9 +21,6 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     voltage,
 )
 
-# A GPU that is awake is above freezing and draws power: 0 means that the sensor is missing.
-_POSITIVE: Final = 0.001
-
 # By task.
 GPU_UTILIZATION: Final[Mapping[str, Field]] = {task: utilization(task, "") for task in TASKS.values()}
 
@@ -30,8 +28,8 @@ FREQUENCY: Final = frequency("graphics", "Hz")
 FREQUENCY_LIMIT: Final = frequency_limit("graphics", "Hz")
 
 GPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("gpu", "m°C", least=_POSITIVE),
-    "power1_input": power("µW", least=_POSITIVE),
+    "temp1_input": temperature("gpu", "m°C", least=POSITIVE),
+    "power1_input": power("µW", least=POSITIVE),
 }
 
 # Files of nouveau's sensors.
@@ -39,7 +37,7 @@ GPU_SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "temp1_max": temperature_limit("gpu", "high.degraded", "m°C"),
     "temp1_crit": temperature_limit("gpu", "high.critical", "m°C"),
     "power1_max": power_limit("max", "µW"),
-    "in0_input": voltage("gpu", least=_POSITIVE),
+    "in0_input": voltage("gpu", least=POSITIVE),
 }
 
 NPU_BUSY: Final = "npu_busy_time_us"
@@ -53,8 +51,8 @@ NPU: Final[Mapping[str, Field]] = {
 }
 
 NPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("die", "m°C", least=_POSITIVE),
-    "power1_input": power("µW", least=_POSITIVE),
+    "temp1_input": temperature("die", "m°C", least=POSITIVE),
+    "power1_input": power("µW", least=POSITIVE),
 }
 
 # By kernel driver.

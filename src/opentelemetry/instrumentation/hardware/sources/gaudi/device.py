@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.facts import fact, known
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.gaudi.fields import ADDRESS, FACTS, FIELDS, MODULE, UUID
 
@@ -26,9 +26,7 @@ class Hpu(Device):
         module = cells.get(MODULE, "")
         self.aliases = (address, f"module{module}") if module.isdecimal() else (address,)
         facts = {name: fact(cells.get(column, "")) for name, column in FACTS.items()}
-        self.facts = {c.HW_VENDOR: "Intel", **{name: text for name, text in facts.items() if text}}
-        if address:
-            self.facts[c.PCI_BDF] = address
+        self.facts = known({c.HW_VENDOR: "Intel", **facts, c.PCI_BDF: address})
         self.cells: Mapping[str, str] = cells
         self.seen = 0.0
 
@@ -38,8 +36,3 @@ class Hpu(Device):
         self.unsupported.clear()
         self.state = "ok"
         yield from self.points({field: self.cells[name] for name, field in FIELDS.items() if name in self.cells})
-
-
-def fact(text: str) -> str:
-    """Return a text that describes the device; "" if unknown."""
-    return text if re.fullmatch("(?!N/?A$|n/a$|unknown$)[ -~]{1,100}", text) else ""

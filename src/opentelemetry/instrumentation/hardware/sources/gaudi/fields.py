@@ -10,6 +10,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     npu_utilization,
     power,
@@ -17,19 +18,16 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     temperature,
 )
 
-# An accelerator that is read is above freezing and draws power: 0 means that the value could not be read.
-_POSITIVE: Final = 0.001
-
 UTILIZATION: Final = "utilization.aip"
 
 FIELDS: Final[Mapping[str, Field]] = {
     UTILIZATION: npu_utilization(),
     "memory.total": Field(c.HW_NPU_MEMORY_LIMIT, unit="MiB"),
     "memory.used": Field(c.HW_NPU_MEMORY_USAGE, unit="MiB"),
-    "power.draw": power(least=_POSITIVE),
+    "power.draw": power(least=POSITIVE),
     "power.max": power_limit("enforced"),
-    "temperature.aip": temperature("die", least=_POSITIVE),
-    "clocks.current.soc": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=_POSITIVE),
+    "temperature.aip": temperature("die", least=POSITIVE),
+    "clocks.current.soc": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
 }
 
 PROCESS_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION, unit="%")

@@ -7,14 +7,13 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
-from opentelemetry.instrumentation.hardware.accelerators.fields import power
+from opentelemetry.instrumentation.hardware.accelerators.facts import fact, known
+from opentelemetry.instrumentation.hardware.accelerators.fields import POSITIVE, power
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import BOARD, BOARD_POWER, FACTS, FIELDS
 from opentelemetry.instrumentation.hardware.system.files import integer
 
-_UNKNOWN: Final = ("N/A", "n/a", "", "unknown")
-
-_POWER: Final = power(least=1e-9)
+_POWER: Final = power(least=POSITIVE)
 
 
 class Board(Device):
@@ -44,9 +43,9 @@ class Ipu(Device):
         self.words = words
         self.pid = integer(words.get("user process id", ""))
         facts = {name: fact(words.get(key, "")) for name, key in FACTS.items()}
-        self.facts = {c.HW_VENDOR: "Graphcore", **{name: text for name, text in facts.items() if text}}
+        self.facts = known({c.HW_VENDOR: "Graphcore", **facts})
         self.address = str(self.facts.get(c.PCI_BDF, "")).lower()
-        state = fact(words.get("ipu error state", ""))
+        state = fact(words.get("ipu error state", "")[:100])
         self.state = "" if not state else "ok" if state.lower() == "no errors" else "degraded"
 
     def read(self) -> Iterator[Point]:
@@ -60,8 +59,3 @@ class Ipu(Device):
     def board_serial(self) -> str:
         """Serial number of the board; "" if it is not reported."""
         return fact(self.words.get(BOARD, ""))
-
-
-def fact(text: str) -> str:
-    """Return a text that describes the device; "" if unknown."""
-    return text[:100] if text not in _UNKNOWN and text.isprintable() else ""

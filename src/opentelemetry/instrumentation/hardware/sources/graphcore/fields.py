@@ -7,6 +7,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     errors,
     npu_utilization,
@@ -14,15 +15,12 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     temperature,
 )
 
-# Lowest plausible value: a temperature, frequency or power of 0 means that the value could not be read.
-_POSITIVE: Final = 1e-9
-
 # Values of an IPU. ``speed`` is the older name of ``link speed``.
 FIELDS: Final[Mapping[str, Field]] = {
-    "average board temp": temperature("board", least=_POSITIVE),
-    "average die temp": temperature("die", least=_POSITIVE),
-    "clock": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=_POSITIVE),
-    "ipu power": power(least=_POSITIVE),
+    "average board temp": temperature("board", least=POSITIVE),
+    "average die temp": temperature("die", least=POSITIVE),
+    "clock": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
+    "ipu power": power(least=POSITIVE),
     "ipu utilisation": npu_utilization(),
     "speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),
     "link speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),

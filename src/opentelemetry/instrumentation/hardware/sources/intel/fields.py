@@ -11,6 +11,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     frequency,
     frequency_limit,
@@ -24,9 +25,6 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     utilization,
     voltage,
 )
-
-# A GPU that is awake is above freezing: 0 means that the sensor is missing.
-_POSITIVE: Final = 0.001
 
 UTILIZATION: Final = utilization("general", "")
 MEDIA_UTILIZATION: Final = utilization("video", "")
@@ -45,9 +43,9 @@ POWER_LIMITS: Final[Mapping[str, Field]] = {
 }
 
 SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("gpu", "m°C", least=_POSITIVE),  # of i915
-    "temp2_input": temperature("gpu", "m°C", least=_POSITIVE),  # of xe, as are all below
-    "temp3_input": temperature("memory", "m°C", least=_POSITIVE),
+    "temp1_input": temperature("gpu", "m°C", least=POSITIVE),  # of i915
+    "temp2_input": temperature("gpu", "m°C", least=POSITIVE),  # of xe, as are all below
+    "temp3_input": temperature("memory", "m°C", least=POSITIVE),
 }
 SENSORS_SLOW: Final[Mapping[str, Field]] = {
     **{
@@ -55,8 +53,8 @@ SENSORS_SLOW: Final[Mapping[str, Field]] = {
         for number, sensor in {2: "gpu", 3: "memory"}.items()
         for file, limit in {"max": "max", "crit": "high.degraded", "emergency": "high.critical"}.items()
     },
-    "in0_input": voltage("gpu", least=_POSITIVE),  # of i915
-    "in1_input": voltage("gpu", least=_POSITIVE),
+    "in0_input": voltage("gpu", least=POSITIVE),  # of i915
+    "in1_input": voltage("gpu", least=POSITIVE),
 }
 
 THROTTLED: Final[Mapping[str, Field]] = {

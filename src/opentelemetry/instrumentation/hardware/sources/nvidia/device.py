@@ -10,6 +10,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Point
@@ -90,16 +91,16 @@ class Gpu(NvmlDevice):
             c.HW_VENDOR: "NVIDIA",
             c.HW_MODEL: self.get_optional("Name"),
             c.HW_SERIAL_NUMBER: self.get_optional("Serial"),
-            c.HW_DRIVER_VERSION: n.driver_version(self.nvml) or None,
+            c.HW_DRIVER_VERSION: n.driver_version(self.nvml),
             c.HW_FIRMWARE_VERSION: self.get_optional("VbiosVersion"),
-            c.PCI_BDF: self.address or None,
+            c.PCI_BDF: self.address,
             c.GPU_INDEX: self.index,
             c.GPU_TYPE: self._type(),
             c.GPU_ECC_MODE: _mode((self.get_optional("EccMode") or [None])[0]),
             c.GPU_PERSISTENCE_MODE: _mode(self.get_optional("PersistenceMode")),
-            c.GPU_CUDA_VERSION: n.cuda_version(self.nvml) or None,
+            c.GPU_CUDA_VERSION: n.cuda_version(self.nvml),
         }
-        self.facts = {name: fact for name, fact in facts.items() if fact is not None}
+        self.facts = known(facts)
 
     def _type(self) -> str:
         """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""

@@ -16,6 +16,7 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
     Occupancy,
     Usage,
 )
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
@@ -137,8 +138,9 @@ class SmiGpu(SmiDevice):
             c.GPU_ECC_MODE: fact(words.get("ecc_mode/current_ecc", ""), "Enabled|Disabled").lower(),
             c.GPU_PERSISTENCE_MODE: fact(words.get("persistence_mode", ""), "Enabled|Disabled").lower(),
             c.GPU_CUDA_VERSION: cuda,
+            c.GPU_INDEX: self.index,
         }
-        self.facts = {name: value for name, value in facts.items() if value} | {c.GPU_INDEX: self.index}
+        self.facts = known(facts)
         is_pending = any(words.get(path) == "Yes" for path in f.XML_DEGRADED)
         self.state = "degraded" if is_pending or fact(words.get("gpu_recovery_action", "")) else "ok"
         self._fabric.state = "" if self._lost else self._fabric_state()

@@ -7,6 +7,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, fact, present
 from opentelemetry.instrumentation.hardware.sources.tenstorrent import fields as f
@@ -48,11 +49,7 @@ class Npu(SysfsDevice):
     def find(self) -> None:
         facts = {name: fact(self.files, f"{self._attributes}/{file}", form) for name, (file, form) in f.FACTS.items()}
         facts[c.HW_DRIVER_VERSION] = fact(self.files, "/sys/module/tenstorrent/version", "[0-9A-Za-z.+-]{1,40}")
-        self.facts = {
-            c.HW_VENDOR: "Tenstorrent",
-            c.PCI_BDF: self.card.address,
-            **{name: text for name, text in facts.items() if text},
-        }
+        self.facts = known({c.HW_VENDOR: "Tenstorrent", c.PCI_BDF: self.card.address, **facts})
         self.often += present(self.files, self._attributes, f.ATTRIBUTES)
         for name in sorted(names_or_empty(self.files, f"{self.card.folder}/hwmon")):
             folder = f"{self.card.folder}/hwmon/{name}"

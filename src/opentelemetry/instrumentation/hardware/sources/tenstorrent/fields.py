@@ -11,6 +11,7 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
+    POSITIVE,
     Field,
     errors,
     power,
@@ -20,20 +21,17 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     voltage,
 )
 
-# A chip that is awake is above freezing and draws power: 0 means that the value could not be read.
-_POSITIVE: Final = 0.001
-
 ATTRIBUTES: Final[Mapping[str, Field]] = {
-    "tt_aiclk": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=_POSITIVE),
+    "tt_aiclk": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
     "tt_therm_trip_count": errors("thermal_trip", most=(1 << 32) - 2),
 }
 
 HEARTBEAT: Final = "tt_heartbeat"
 
 SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("die", "m°C", least=_POSITIVE),
-    "power1_input": power("µW", least=_POSITIVE),
-    "in0_input": voltage("core", least=_POSITIVE),
+    "temp1_input": temperature("die", "m°C", least=POSITIVE),
+    "power1_input": power("µW", least=POSITIVE),
+    "in0_input": voltage("core", least=POSITIVE),
 }
 SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "temp1_max": temperature_limit("die", "max", "m°C"),

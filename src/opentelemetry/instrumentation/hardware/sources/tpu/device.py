@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import PciChip
@@ -27,8 +28,7 @@ class TpuDevice(Device):
 
     def __init__(self, id: str, name: str, parent: str = "", model: str = "", address: str = "") -> None:  # noqa: A002
         super().__init__(id, name, "npu", parent, address=address)
-        facts = {c.HW_VENDOR: "Google", c.HW_MODEL: model, c.PCI_BDF: address}
-        self.facts = {fact: text for fact, text in facts.items() if text}
+        self.facts = known({c.HW_VENDOR: "Google", c.HW_MODEL: model, c.PCI_BDF: address})
         self.is_listed = True
         self.sampled: dict[Field, object] = {}
         self.slow: dict[Field, object] = {}

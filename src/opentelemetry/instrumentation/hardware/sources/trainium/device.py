@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
 from opentelemetry.instrumentation.hardware.model import Number, Point, Series
 from opentelemetry.instrumentation.hardware.sources.trainium import fields as f
@@ -103,13 +104,14 @@ class NeuronDevice(Device):
             self.facts = {}
             return
         files, number = self._sysfs, self.index
-        facts = {
-            c.HW_VENDOR: "AWS",
-            c.HW_MODEL: files.text(number, "device_name") or self.hardware.model,
-            c.HW_SERIAL_NUMBER: files.text(number, "serial_number"),
-            c.HW_DRIVER_VERSION: files.version,
-        }
-        self.facts = {name: fact for name, fact in facts.items() if fact}
+        self.facts = known(
+            {
+                c.HW_VENDOR: "AWS",
+                c.HW_MODEL: files.text(number, "device_name") or self.hardware.model,
+                c.HW_SERIAL_NUMBER: files.text(number, "serial_number"),
+                c.HW_DRIVER_VERSION: files.version,
+            }
+        )
         yield from self.points({f.ERRORS[name]: count for name, count in files.errors(number, self.ecc).items()})
         percent = files.power_percent(number)
         if percent is not None:
