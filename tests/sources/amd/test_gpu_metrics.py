@@ -141,7 +141,11 @@ def test_residency_counters_become_shares_of_the_interval(which: tuple[int, int]
 def test_xgmi_counters_are_in_kib(which: tuple[int, int], offset: int) -> None:
     table = unavailable_table(*which)
     struct.pack_into("<16Q", table, offset, *[3] * 7, UNAVAILABLE, *[0] * 8)
-    assert GpuMetrics().decode(bytes(table)) == {"xgmi.receive": 21 * 1024, "xgmi.transmit": 0}
+    metrics = GpuMetrics()
+    assert metrics.decode(bytes(table)) == {"xgmi.receive": 21 * 1024, "xgmi.transmit": 0}
+    struct.pack_into("<2Q", table, offset, 8, UNAVAILABLE)
+    found = metrics.decode(bytes(table))["xgmi.receive"]
+    assert found == 26 * 1024, "a link that is not available for a moment keeps its count"
 
 
 CLOCKS = {(1, 1): 60, (1, 2): 60, (1, 3): 60, (1, 4): 264, (1, 5): 336, (1, 6): 288, (1, 7): 320, (1, 8): 320}

@@ -144,6 +144,7 @@ class GpuMetrics:
 
     def __init__(self) -> None:
         self._residency: Sequence[int] = ()
+        self._links: dict[str, dict[int, int]] = {}
 
     def decode(self, table: bytes) -> dict[str, Number]:
         """Decode a table. Returns values by the names in :data:`~.fields.GPU_METRICS`; ratios are 0 to 1.
@@ -171,9 +172,10 @@ class GpuMetrics:
         if 0 < fields.energy < _ALL_ONES:
             values["energy"] = fields.energy / _ENERGY_STEPS_PER_JOULE
         for direction, links in (("receive", fields.xgmi_read), ("transmit", fields.xgmi_written)):
-            kib = [each for each in links if 0 <= each < 1 << 52]
-            if kib:
-                values[f"xgmi.{direction}"] = sum(kib) << 10
+            counts = {number: kib for number, kib in enumerate(links) if 0 <= kib < 1 << 52}
+            known = self._links[direction] = {**self._links.get(direction, {}), **counts}
+            if counts:  # a link that is not available keeps its count: the sum must not fall
+                values[f"xgmi.{direction}"] = sum(known.values()) << 10
         return {**values, **self._throttling(fields)}
 
     def _throttling(self, fields: _Fields) -> Mapping[str, float]:
