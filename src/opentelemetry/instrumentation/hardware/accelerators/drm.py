@@ -8,6 +8,7 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import AllClients, Clients
+from opentelemetry.instrumentation.hardware.accelerators.sleep import longest_rest
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, cards_of
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
@@ -53,9 +54,7 @@ class DrmDriver(AcceleratorDriver):
 
     @property
     def min_interval(self) -> float:  # type: ignore[override]
-        """Seconds: more than the autosuspend delay of each idle device, because every reading keeps it awake."""
-        awake = (each for each in self._devices.values() if not (each.is_suspended or each.trouble))
-        return max((each.idle_interval for each in awake), default=0.0)
+        return longest_rest(self._devices.values())
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         return self._clients.usage(program, self.devices(), self.only_looks)

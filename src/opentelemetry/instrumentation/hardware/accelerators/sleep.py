@@ -7,8 +7,9 @@ https://docs.kernel.org/power/runtime_pm.html
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty, read_text
 
 
@@ -35,6 +36,11 @@ class RuntimePower:
 def is_suspended(files: Files, folder: str) -> bool:
     """Whether the device with this folder is suspended. Reading ``runtime_status`` does not wake it."""
     return read_or_empty(files, f"{folder}/power/runtime_status").startswith(b"suspend")
+
+
+def longest_rest(devices: Iterable[Device]) -> float:
+    """Return the seconds between two readings: more than the autosuspend delay of each device that is idle."""
+    return max((each.idle_interval for each in devices if not (each.is_suspended or each.trouble)), default=0.0)
 
 
 def autosuspend_delay(files: Files, folder: str) -> float:

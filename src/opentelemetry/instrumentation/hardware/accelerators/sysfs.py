@@ -208,7 +208,6 @@ class SysfsDevice(Device):
         slow: The files that are read slowly.
         fans: By fan, the file of its speed.
         increases: The growth of its counters.
-        idle_interval: Seconds between two readings that let an idle device suspend; 0 if it is busy or never suspends.
     """
 
     def __init__(self, files: Files, card: Card, index: int, noun: str = "GPU", type: str = "gpu") -> None:  # noqa: A002
@@ -220,7 +219,6 @@ class SysfsDevice(Device):
         self.slow: list[File] = []
         self.fans: dict[Device, File] = {}
         self.increases = Increases(files)
-        self.idle_interval = 0.0
         self._autosuspend = 0.0
         self._is_open = False
         self._slow_points: list[Point] = []

@@ -34,7 +34,7 @@ class Gpu(Device):
         self.backoff = Backoff(1, 32)  # reading a GPU that is gone costs nothing: retry at the next reading
 
     def identify(self, unique: str) -> None:
-        self.id = unique
+        self.set_id(unique)
         self.fan = self.new_fan(0)
 
     def identify_if_awake(self) -> bool:
@@ -73,13 +73,11 @@ class SysfsGpu(Gpu):
 
     Attributes:
         folder: Its folder in sysfs.
-        idle_interval: Seconds between two readings that let an idle GPU suspend; 0 if it is busy or never suspends.
     """
 
     def __init__(self, files: Files, card: Card, index: int, shared: Identification) -> None:
         super().__init__(index, card.address)
         self.folder = card.folder
-        self.idle_interval = 0.0
         self._files = files
         self._card = card
         self._shared = shared

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opentelemetry.instrumentation.hardware.accelerators.sleep import longest_rest
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import DRM, find_cards
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.amd import sysfs
@@ -45,5 +46,4 @@ class Amdgpu(RocmDriver):
 
     @property
     def min_interval(self) -> float:  # type: ignore[override]
-        """Seconds: more than the autosuspend delay of each idle GPU, because every reading keeps it awake."""
-        return max(0.0 if gpu.is_suspended or gpu.trouble else gpu.idle_interval for gpu in self.gpus)
+        return longest_rest(self.gpus)
