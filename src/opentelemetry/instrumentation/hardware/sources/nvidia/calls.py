@@ -109,6 +109,10 @@ class NvmlDevice(Device):
         """Call ``nvmlDeviceGet<name>`` for this device."""
         return self.nvml.get(self.key, name, *arguments)
 
+    def call(self, field: Field, name: str, *arguments: object) -> Call:
+        """Return the call of ``nvmlDeviceGet<name>`` for a field."""
+        return Call(lambda: {field: self.get(name, *arguments)}, field)
+
     def get_optional(self, name: str, *arguments: object) -> Any:
         """Call ``nvmlDeviceGet<name>``. Returns None if it is not supported or has no value."""
         try:

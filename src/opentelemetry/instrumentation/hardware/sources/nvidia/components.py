@@ -33,9 +33,9 @@ def fans(gpu: NvmlDevice) -> list[tuple[Device, list[Call]]]:
 
 
 def _fan(gpu: NvmlDevice, number: int) -> tuple[Device, list[Call]]:
-    calls = [Call(lambda: {f.FAN_RATIO: gpu.get("FanSpeed_v2", number)}, f.FAN_RATIO)]
+    calls = [gpu.call(f.FAN_RATIO, "FanSpeed_v2", number)]
     if number == 0:
-        calls.append(Call(lambda: {f.FAN_SPEED: gpu.get("FanSpeedRPM")}, f.FAN_SPEED))
+        calls.append(gpu.call(f.FAN_SPEED, "FanSpeedRPM"))
     return gpu.new_fan(number), calls
 
 

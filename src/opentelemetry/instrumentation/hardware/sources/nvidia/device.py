@@ -119,6 +119,9 @@ class Gpu(NvmlDevice):
 
     def read_calls(self) -> tuple[list[Call], list[Call]]:
         wants, counted = self._config.wants, self._counted
+        clocks = {
+            domain: self.call(field, "ClockInfo", number) for number, (domain, field) in enumerate(f.CLOCKS.items())
+        }
         often = [
             # First: its general utilization is that of the last resort.
             Call(lambda: counted.compared(self.gpm()), *self.gpm_fields.values()),
@@ -126,21 +129,25 @@ class Gpu(NvmlDevice):
             Call(self._samples),
             Call(self.memory, f.MEMORY_USED, f.MEMORY_TOTAL),
             Call(self._temperature, f.TEMPERATURE),
-            Call(lambda: {f.POWER: self.get("PowerUsage")}, f.POWER),
-            *(self._clock(domain) for domain in ("sm", "memory")),
+            self.call(f.POWER, "PowerUsage"),
+            *(clocks[domain] for domain in ("sm", "memory")),
             Call(self._reasons, *f.REASONS.values()),
             Call(counted.read, *self._sampled.values()),
         ]
         slow = [
             *(self._engine(name) for name in f.ENGINES),
-            *(self._clock(domain) for domain in ("graphics", "video")),
-            Call(lambda: {f.PERFORMANCE_STATE: self.get("PerformanceState")}, f.PERFORMANCE_STATE),
-            Call(lambda: {f.POWER_ENFORCED: self.get("EnforcedPowerLimit")}, f.POWER_ENFORCED),
-            *([Call(lambda: {f.JUNCTION: self.get("TemperatureV", 1)}, f.JUNCTION)] if self._has_junction else []),
+            *(clocks[domain] for domain in ("graphics", "video")),
+            self.call(f.PERFORMANCE_STATE, "PerformanceState"),
+            self.call(f.POWER_ENFORCED, "EnforcedPowerLimit"),
+            *([self.call(f.JUNCTION, "TemperatureV", 1)] if self._has_junction else []),
             Call(self._health.read, *self._health.fields),
             *(self._rarely(field, name) for name, field in f.PCIE_NOW.items()),
             *(self._limit(field, name) for name, field in f.PCIE_MAX.items()),
-            *([Call(self._volatile_errors, *f.VOLATILE_ERRORS)] if wants(c.HW_GPU_MEMORY_ERRORS) else []),
+            *(
+                self.call(field, "MemoryErrorCounter", kind, n.VOLATILE_ECC, n.DEVICE_MEMORY)
+                for kind, field in enumerate(f.VOLATILE_ERRORS)
+                if wants(c.HW_GPU_MEMORY_ERRORS)
+            ),
             *([Call(self._bar1, *f.BAR1)] if any(wants(field.series.metric) for field in f.BAR1) else []),
             self._limit(f.POWER_DEFAULT, "PowerManagementDefaultLimit"),
             self._limit(f.POWER_MAX, "PowerManagementLimitConstraints"),
@@ -198,12 +205,6 @@ class Gpu(NvmlDevice):
 
         return Call(call, field)
 
-    def _volatile_errors(self) -> Values:
-        return {
-            field: self.get("MemoryErrorCounter", kind, n.VOLATILE_ECC, n.DEVICE_MEMORY)
-            for kind, field in enumerate(f.VOLATILE_ERRORS)
-        }
-
     def _bar1(self) -> Values:
         answer = self.get("BAR1MemoryInfo")
         return dict(zip(f.BAR1, (answer["bar1Used"], answer["bar1Total"])))
@@ -215,10 +216,6 @@ class Gpu(NvmlDevice):
             if error.code not in (codes.FUNCTION_NOT_FOUND, codes.DEPRECATED):
                 raise
             return {f.TEMPERATURE: self.get("TemperatureV", 0)}  # since 13.0 the call to use
-
-    def _clock(self, domain: str) -> Call:
-        field, number = f.CLOCKS[domain], [*f.CLOCKS].index(domain)
-        return Call(lambda: {field: self.get("ClockInfo", number)}, field)
 
     def _engine(self, name: str) -> Call:
         field = f.ENGINES[name]
