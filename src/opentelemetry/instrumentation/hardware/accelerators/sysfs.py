@@ -196,7 +196,7 @@ class Increases:
 
 
 class SysfsDevice(Device):
-    """A device whose values are files.
+    """A device that is read from files.
 
     A subclass finds them in :meth:`find`, and yields more than their content in :meth:`derived`.
 

@@ -94,7 +94,7 @@ class Demand:
 
     @property
     def is_tracing(self) -> bool:
-        """Whether there is a TracerProvider whose spans are measured."""
+        """Whether the spans of any TracerProvider are measured."""
         return self._memory[TRACING] != 0.0
 
     @is_tracing.setter

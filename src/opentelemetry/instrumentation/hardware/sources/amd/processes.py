@@ -26,7 +26,7 @@ _QUEUES = (
 
 
 class RocmDriver(AcceleratorDriver):
-    """A driver of GPUs whose processes are those of ROCm and of the Direct Rendering Manager.
+    """The GPUs, with the processes of ROCm and of the Direct Rendering Manager.
 
     Attributes:
         gpus: The GPUs.

@@ -1,4 +1,4 @@
-"""GPUs of small computers and desktops, and NPUs of laptops: those whose driver is part of the Linux kernel.
+"""GPUs of small computers and desktops, and NPUs of laptops. Their drivers are part of the Linux kernel.
 
 AMD's and Intel's GPUs have sources of their own.
 """

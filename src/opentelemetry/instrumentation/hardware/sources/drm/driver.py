@@ -21,7 +21,7 @@ _EACH: Final = "the time of each process only"
 
 
 class Kernel(DrmDriver):
-    """The devices whose driver reports little more than the processes that use them.
+    """The devices. Their drivers report little more than the processes that use them.
 
     Their utilization is the sum over all processes, where all can be examined.
     """

@@ -158,7 +158,7 @@ class Gpu(SysfsDevice):
         return f"{self.card.driver} reports sensors of some models, since Linux {since}"
 
     def _link_folder(self) -> str:
-        """Return the folder whose link leads to the slot: an Arc card has a switch between its slot and its GPU."""
+        """Return the folder of the link to the slot. An Arc card has a switch between its slot and its GPU."""
         try:
             bridges = _ADDRESS.findall(self.files.link(f"{DRM}/{self.card.name}"))[:-1]
         except OSError:
