@@ -134,7 +134,13 @@ class Rows:
             if elapsed <= 0.0:
                 columns[MEMORY][last] = max(columns[MEMORY][last], memory)
                 return
-            self._see((totals[0] - columns[ENERGY][last]) / elapsed, elapsed)
+            rate = (totals[0] - columns[ENERGY][last]) / elapsed
+            if self._high != self._high:
+                self._low, self._high = rate / 2, rate
+            elif elapsed >= _SHORTEST and rate == rate:  # noqa: PLR0124 - not NaN
+                fade = exp(-elapsed / _FADING)  # the range shrinks with time to the current rate
+                self._low = min(rate, rate + (self._low - rate) * fade)
+                self._high = max(rate, rate + (self._high - rate) * fade)
         if count == CAPACITY:
             columns, count = self._thinned(columns, time)
         for column, value in zip(columns, (time, *totals, memory, self._high - self._low)):
@@ -149,15 +155,6 @@ class Rows:
         for columns in self._halves:
             for row in range(CAPACITY):
                 columns[column][row] = nan
-
-    def _see(self, rate: float, elapsed: float) -> None:
-        """Extend the range of rates. It shrinks with time to the current one."""
-        if self._high != self._high:
-            self._low, self._high = rate / 2, rate
-        elif elapsed >= _SHORTEST and rate == rate:  # noqa: PLR0124 - not NaN
-            fade = exp(-elapsed / _FADING)
-            self._low = min(rate, rate + (self._low - rate) * fade)
-            self._high = max(rate, rate + (self._high - rate) * fade)
 
     def _thinned(self, columns: _Columns, now: float) -> tuple[_Columns, int]:
         """Copy the rows that are kept to the half that is not in use. Returns it with their number."""
