@@ -16,6 +16,12 @@ SITE = "/usr/lib/python3/site-packages"
     [
         (["-c", "from multiprocessing.resource_tracker import main;main(7)"], "resource_tracker"),
         (["-s", "-E", "-c", "from multiprocessing.semaphore_tracker import main;main(5)"], "semaphore_tracker"),
+        (
+            ["-X", "dev", "-W", "error", "-c", "from multiprocessing.resource_tracker import main;main(7)"],
+            "resource_tracker",
+        ),
+        (["-X", "utf8", "train.py"], ""),
+        (["-X"], ""),
         (["-c", "from joblib.externals.loky.backend.resource_tracker import main; main(4, False)"], "resource_tracker"),
         (["-c", "from multiprocessing.forkserver import main; main(5, 6, ['__main__'], **{})"], "forkserver"),
         (

@@ -24,12 +24,15 @@ def helper() -> str:
     They inherit PYTHONPATH, so ``opentelemetry-instrument`` instruments them like the program. The children of a fork
     server are forks of it and do the work of the program; they have loaded its module.
     """
-    for option, value in zip(sys.orig_argv[1:], [*sys.orig_argv[2:], ""]):
+    arguments = iter(sys.orig_argv[1:])
+    for option in arguments:
         if option == "-c":
-            found = _CODE.match(value)
+            found = _CODE.match(next(arguments, ""))
             if found is None or (found[1] == FORK_SERVER and "multiprocessing.forkserver" in sys.modules):
                 return ""
             return found[1]
-        if not option.startswith("-") or option == "-m":
+        if option in ("-X", "-W"):  # multiprocessing passes on "-X dev" in two words
+            next(arguments, "")
+        elif not option.startswith("-") or option == "-m":
             return "ray" if _SCRIPT.search(option) else ""
     return ""
