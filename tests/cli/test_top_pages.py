@@ -17,14 +17,18 @@ from tests.tools import fake_nvml, need
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES
+from opentelemetry.instrumentation.hardware.catalog import SYSTEM_UPTIME
 from opentelemetry.instrumentation.hardware.cli.top import themes
 from opentelemetry.instrumentation.hardware.cli.top.board import PANELS
 from opentelemetry.instrumentation.hardware.cli.top.dialogs import send
+from opentelemetry.instrumentation.hardware.cli.top.host import header
 from opentelemetry.instrumentation.hardware.cli.top.process_panels import as_tree, matches
 from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader
 from opentelemetry.instrumentation.hardware.cli.top.shapes import axis, flowed, whole, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn
+from opentelemetry.instrumentation.hardware.model import Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
+from opentelemetry.instrumentation.hardware.pipeline.view import View as Viewed
 
 # -- no number is ever cut
 
@@ -104,6 +108,14 @@ def test_what_has_no_room_is_left_out_whole() -> None:
     assert width_of(whole(items, 17)) == 8
     assert whole(items, 7) == []
     assert [width_of(line) for line in flowed(items, 20)] == [18, 8]
+
+
+def test_first_line_fits_every_width() -> None:
+    view = Viewed(0.0, 1.0, Snapshot({SYSTEM_UPTIME: [(12_345.0, {})]}), {}, (), None, {})
+    for note in ("", "exporting to http://localhost:4318"):
+        for width in range(1, 120):
+            line = header("node-1", view, note, "12:00:00", width)
+            assert width_of(line) == width
 
 
 def test_time_axis() -> None:

@@ -240,5 +240,5 @@ def header(host: str, view: View | None, note: str, clock: str, width: int) -> L
     age: Line = [] if uptime is None else [(f"  up {duration(uptime)}", DIM)]
     if len(note) + width_of(age) + 2 > space:  # what is exported is more important
         age = []
-    text = shorten(note, space - width_of(age) - 2, placeholder=" …") if space > _NOTE else ""
+    text = shorten(note, space - width_of(age) - 2, placeholder=" …") if note and space > _NOTE else ""
     return [*name, *age, *fitted([(text, DIM)], max(0, space - width_of(age)), right=True), *time]
