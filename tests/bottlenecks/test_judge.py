@@ -109,6 +109,13 @@ def test_hang_and_communication_are_told_apart(signals: dict[str, float], expect
     assert said(judge).name == expected
 
 
+def test_usual_power_lies_between_the_readings_also_with_one_in_an_hour() -> None:
+    judge = Judge()
+    for hour, watts in enumerate((300.0, 100.0, 300.0), 1):
+        judge.observe(3600.0 * hour, 3600.0, {"gpu": HANGS | {"watts": watts}})
+    assert said(judge).name == "unknown"
+
+
 # -- simulated machines
 
 

@@ -96,12 +96,10 @@ class Judge:
             if now >= device.ready:
                 device.samples.append((now, seconds, each))
             while device.samples and device.samples[0][0] <= now - self._window:
-                old = device.samples.popleft()[2]
+                _, length, old = device.samples.popleft()
                 if old.get("busy", 0.0) >= 0.5 and "watts" in old:
-                    usual = device.usual_power
-                    device.usual_power = (
-                        old["watts"] if usual is None else usual + (old["watts"] - usual) * seconds / _USUAL
-                    )
+                    usual = old["watts"] if device.usual_power is None else device.usual_power
+                    device.usual_power = usual + (old["watts"] - usual) * min(1.0, length / _USUAL)
 
     def verdicts(self) -> dict[str, Verdict]:
         """Return the verdict for each device that was observed."""
