@@ -134,6 +134,14 @@ def test_endpoints_from_a_yaml_file(tmp_path: Path) -> None:
         endpoints(str(file))
 
 
+@pytest.mark.parametrize("text", ["!!bool x", "!!int ''", "!!timestamp x"])
+def test_yaml_file_with_a_value_of_another_type_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "endpoints.yaml"
+    file.write_text(f"a: {text}\n")
+    with pytest.raises(EndpointConfigError, match=r"endpoints\.yaml is not YAML$"):
+        endpoints(str(file))
+
+
 @pytest.mark.parametrize("tag", ["object/apply:os.mkdir", "object/new:os.mkdir", "tuple"])
 def test_yaml_file_with_a_python_object_is_refused_and_runs_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, tag: str

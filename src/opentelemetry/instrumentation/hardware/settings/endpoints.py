@@ -155,7 +155,7 @@ def _file(path: str) -> object:
         raise EndpointConfigError(f"{path} is not JSON, and YAML needs PyYAML (pip install pyyaml)") from None
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:  # ValueError: an impossible date
+    except Exception as error:  # of PyYAML, but also a ValueError for an impossible date, a KeyError for "!!bool x"
         line = getattr(getattr(error, "problem_mark", None), "line", None)
         raise EndpointConfigError(f"{path} is not YAML{'' if line is None else f', line {line + 1}'}") from None
 
