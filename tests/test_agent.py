@@ -139,6 +139,20 @@ def test_agent_that_starts_during_the_stop_is_terminated(monkeypatch: pytest.Mon
     assert reason != "killed by SIGKILL", "only after three seconds"
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGRTMIN"), reason="there are no real-time signals")
+def test_agent_that_a_signal_without_a_name_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    number = signal.SIGRTMIN + 6
+    start = start_detached
+
+    def killed(name: str, _: list[str], *arguments: Any, **options: Any) -> Child:
+        program = f"import os; os.kill(os.getpid(), {number})"
+        return start(name, [sys.executable, "-c", program], *arguments, **options)
+
+    monkeypatch.setattr(agent, "start_detached", killed)
+    telemetry = agent.Agent({}, dict, lambda: None, lambda: None, None)
+    assert telemetry._run_once() == (f"killed by signal {number}", False)
+
+
 def test_agent_whose_pipes_the_program_closed_is_replaced(sink: Sink) -> None:
     with application(sink) as app:
         first = app.agent()

@@ -213,7 +213,8 @@ class Agent:
             child.kill()
         code = child.code or 0
         if code < 0:
-            return f"killed by {signal.Signals(-code).name}", -code in _CRASHES
+            known = {each.value: each.name for each in signal.Signals}  # without most real-time signals
+            return f"killed by {known.get(-code, f'signal {-code}')}", -code in _CRASHES
         return f"exit status {code}{': ' if last else ''}{last}", False
 
     def _log(self, child: Child) -> str:
