@@ -238,6 +238,9 @@ def test_psutil_fields_are_mapped_to_attributes() -> None:
     disk = _machine(disk_io_counters=lambda perdisk: {"disk0": counted}).disks()["disk0"]
     assert (disk.reads, disk.writes, disk.read, disk.written) == (1000, 2000, 3000, 4000)
     assert (disk.read_time, disk.write_time, disk.busy) == (5.0, 6.0, 7.0)
+    counted = dict.fromkeys(words[:4], 1)
+    disk = _machine(disk_io_counters=lambda perdisk: {"disk0": counted}).disks()["disk0"]
+    assert (disk.read_time, disk.write_time, disk.busy) == (None, None, None), "OpenBSD and NetBSD have no times"
     page = os.sysconf("SC_PAGE_SIZE")
     counts = _machine(swap_memory=lambda: {"total": 0, "free": 0, "sin": 3 * page, "sout": 5 * page}).vmstat()
     assert counts == {"pswpin": 3, "pswpout": 5}, "psutil returns bytes, the kernel counts pages"

@@ -36,8 +36,8 @@ class Disk(NamedTuple):
     written: int
     reads: int
     writes: int
-    read_time: float
-    write_time: float
+    read_time: float | None
+    write_time: float | None
     busy: float | None
 
 

@@ -113,9 +113,7 @@ class PsutilMachine:
                 each["write_bytes"],
                 each["read_count"],
                 each["write_count"],
-                each.get("read_time", 0) / 1e3,
-                each.get("write_time", 0) / 1e3,
-                each["busy_time"] / 1e3 if each.get("busy_time") is not None else None,
+                *(each[time] / 1e3 if time in each else None for time in ("read_time", "write_time", "busy_time")),
             )
             for name, each in counters.items()
             if every or not (is_partition(name, counters) or name.startswith(_VIRTUAL_DISKS))
