@@ -17,7 +17,6 @@ from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import discover
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.version import __version__
 
 PREFIX = "OTEL_PYTHON_HARDWARE_"
@@ -37,7 +36,7 @@ def in_container() -> bool:
     """Whether a child of this process has a container or a cgroup limit to report."""
     drivers = Drivers()
     try:
-        machine(drivers).cgroup(os.getpid())
+        drivers.machine().cgroup(os.getpid())
     except Unavailable:
         return False
     finally:

@@ -153,7 +153,7 @@ def test_child_that_ends_during_the_reading_is_left_out() -> None:
 
 def _machine(**functions: object) -> PsutilMachine:
     drivers = Fabricated(None, {"psutil": functions, "time": {"time": 2_000.0}})
-    return PsutilMachine(drivers.python_module("psutil"), drivers.python_module("time"))
+    return PsutilMachine(drivers.python_module("psutil").call, drivers.python_module("time").call)
 
 
 def test_child_that_psutil_cannot_read_is_not_in_the_tree() -> None:

@@ -19,7 +19,6 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
 from opentelemetry.instrumentation.hardware.system.job import JOB, start_time
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 me, number = os.getpid(), int(os.readlink("/proc/self"))
@@ -36,7 +35,7 @@ def without(source: str, pid: int) -> str:
 
 
 with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
-    owners = ProcessTree(machine(Drivers()), LocalFiles(), me, evidence.name)
+    owners = ProcessTree(Drivers().machine(), LocalFiles(), me, evidence.name)
     owners.refresh()
     found["ours"] = [sorted(owners.among(pids)) for pids in ([number], [me], [me, number], [number, 4_194_999])]
     found["computing"] = owners.computing()

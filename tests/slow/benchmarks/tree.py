@@ -16,7 +16,6 @@ from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.process import Process
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree, SharedWalk
 
 CHILDREN = 256
@@ -49,7 +48,7 @@ def _walk(pid: int) -> Callable[[], object]:
     source = Process(SourceContext(Config(), Drivers(), pid, walk=walk))
     source.open()
     list(source.read_all())
-    tree = ProcessTree(machine(Drivers(), walk), Drivers().files(), pid)
+    tree = ProcessTree(Drivers().machine(walk), Drivers().files(), pid)
 
     def read() -> None:
         walk.__init__()  # type: ignore[misc]

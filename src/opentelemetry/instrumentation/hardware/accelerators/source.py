@@ -18,7 +18,6 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_pa
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, SourceContext
 from opentelemetry.instrumentation.hardware.system.holders import owner
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 # Times that spans look for the devices that the program uses. Later only slow readings do.
@@ -92,7 +91,7 @@ class AcceleratorSource(DetectedSource):
         self.selection = DeviceFilter(words, environ, rule, self.files, self.context.config.name_of("devices"))
         if self.context.claim and self.selection.by_environ and not environ.keys().isdisjoint(rule.variables):
             self.context = self.context._replace(is_reporter=True)  # of its own devices, which others may not see
-        local = machine(self.context.drivers, self.context.walk)
+        local = self.context.drivers.machine(self.context.walk)
         self.program = ProcessTree(local, self.files, self.context.pid, *self.compute_files())
         self.program.on_host |= config.simulates(self.name)  # the simulator names PIDs as this process sees them
         self._refresh_program()

@@ -6,12 +6,17 @@ All calls return plain data (bytes, numbers, strings, lists, dicts), so :mod:`.c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
+from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.system.machine import Machine
+    from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 T = TypeVar("T")
 
@@ -49,6 +54,20 @@ class Drivers:
     def python_module(self, name: str) -> PythonModule:
         """Return a Python module, which is imported at its first call."""
         return PythonModule(name)
+
+    def machine(self, walk: SharedWalk | None = None) -> Machine:
+        """Return the local machine: read from the kernel's files on Linux, through psutil elsewhere.
+
+        Args:
+            walk: A walk over the process tree that is shared with other sources.
+        """
+        from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
+        from opentelemetry.instrumentation.hardware.system.psutil_backend import PsutilMachine
+
+        try:
+            return LinuxMachine(self.files(), walk)
+        except Unavailable:
+            return PsutilMachine(self.python_module("psutil").call, self.python_module("time").call)
 
     def command(self, tool: Tool) -> Command:
         """Return a command-line tool. The same object each time, because it tracks its running child.

@@ -236,7 +236,7 @@ class SimulatedDrivers(Drivers):
 
     def __init__(self, machine: Machine, host: Files, pid: int) -> None:
         super().__init__()
-        self.machine = machine
+        self.simulated = machine
         is_nvidia = machine.spec.vendor == "nvidia"
         self._files = host if is_nvidia else cast(Files, AmdgpuFiles(host, machine, pid))
 

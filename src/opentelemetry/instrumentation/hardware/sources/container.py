@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Metric, Point, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
-from opentelemetry.instrumentation.hardware.system.local import machine
 
 
 class Container(Source):
@@ -23,7 +22,7 @@ class Container(Source):
             Unavailable: The process runs neither in a container nor under a limit, or ``/proc`` belongs to another PID
                 namespace.
         """
-        self._machine = machine(self.context.drivers)
+        self._machine = self.context.drivers.machine()
         self._series = SeriesCache()
         self._machine.cgroup(self.context.pid)
 

@@ -10,7 +10,6 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +26,7 @@ class Filesystem(Source):
     rows = ("system.filesystem.",)
 
     def open(self) -> None:
-        self._machine = machine(self.context.drivers)
+        self._machine = self.context.drivers.machine()
         named = self.context.config.disk_paths or []
         self._paths, self._unreadable = [], []
         for path in named:

@@ -9,7 +9,6 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, CounterRatio, Metric, Point, Series, SeriesCache
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import Disk, Interface
 
 # A field of a value type or file, and the metric and attributes that it is exported as.
@@ -61,7 +60,7 @@ class Host(Source):
 
     def open(self) -> None:
         config = self.context.config
-        self._machine = machine(self.context.drivers)
+        self._machine = self.context.drivers.machine()
         self._is_per_cpu = "cpu" in (config.detail or ())
         self._all_devices = "devices" in (config.detail or ())
         self._exports_idle = config.names(c.SYSTEM_CPU_UTILIZATION)

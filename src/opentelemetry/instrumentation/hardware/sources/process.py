@@ -18,7 +18,6 @@ from opentelemetry.instrumentation.hardware.model import (
     SeriesCache,
 )
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
-from opentelemetry.instrumentation.hardware.system.local import machine
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
 from opentelemetry.instrumentation.hardware.system.machine import Process as Measured
 from opentelemetry.instrumentation.hardware.system.tree import TreeCpuTime
@@ -77,7 +76,7 @@ class Process(Source):
             OSError: The process has ended.
             Unavailable: ``/proc`` belongs to another PID namespace.
         """
-        self._machine = machine(self.context.drivers, self.context.walk)
+        self._machine = self.context.drivers.machine(self.context.walk)
         self._machine.process(self.context.pid)
         self._is_own = self.context.pid == os.getpid()
         self._gc = [(metric, key) for metric, key in _GC.items() if self._is_own and self.context.config.wants(metric)]

@@ -8,9 +8,9 @@ on every system. ``None`` and missing keys stand for values that the system does
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
+from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace
 
 ONE_ROUND: Final = 1.0  # seconds within which the sources of a session are read that are due at the same time
 
@@ -232,24 +232,3 @@ class Machine(Protocol):
         Raises:
             Unavailable: The process runs neither in a container nor under a limit.
         """
-
-
-class PythonModule(Protocol):
-    """A Python module with functions that return plain data."""
-
-    def call(self, function: str, *arguments: object) -> Any:
-        """Call a function of the module; ``Process.name`` with a pid calls a method of a new object."""
-
-
-class Drivers(Protocol):
-    """Access to the kernel's files and to Python modules."""
-
-    def files(self) -> Files:
-        """The kernel's files.
-
-        Raises:
-            Unavailable: The system is not Linux.
-        """
-
-    def python_module(self, name: str) -> PythonModule:
-        """A Python module by its name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import ESRCH
 from typing import Any
@@ -19,7 +19,6 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Mount,
     Process,
     ProcessLimits,
-    PythonModule,
     Swap,
     TreeProcess,
 )
@@ -60,27 +59,32 @@ _ATTRIBUTES = (
 
 
 class PsutilMachine:
-    """The local machine through psutil. Tested on Linux, and with recorded values of macOS and Windows."""
+    """The local machine through psutil. Tested on Linux, and with recorded values of macOS and Windows.
+
+    Args:
+        psutil: Calls a function of psutil by its name; see :meth:`.drivers.python_module.PythonModule.call`.
+        clock: The same of the module ``time``.
+    """
 
     linux = False
 
-    def __init__(self, psutil: PythonModule, clock: PythonModule) -> None:
+    def __init__(self, psutil: Callable[..., Any], clock: Callable[..., Any]) -> None:
         self._psutil = psutil
         self._clock = clock
         self._attributes: list[str] | None = None
 
     def cpu_times(self) -> Mapping[str, float]:
-        return _cpu_times(self._psutil.call("cpu_times"))
+        return _cpu_times(self._psutil("cpu_times"))
 
     def cpu_times_by_cpu(self) -> Mapping[int, Mapping[str, float]]:
-        return {number: _cpu_times(times) for number, times in enumerate(self._psutil.call("cpu_times", True))}
+        return {number: _cpu_times(times) for number, times in enumerate(self._psutil("cpu_times", True))}
 
     def cpu_counts(self) -> tuple[int | None, int | None]:
-        return self._psutil.call("cpu_count", True), self._psutil.call("cpu_count", False)
+        return self._psutil("cpu_count", True), self._psutil("cpu_count", False)
 
     def cpu_frequencies(self) -> Mapping[int, float]:
         try:
-            cpus = self._psutil.call("cpu_freq", True) or []
+            cpus = self._psutil("cpu_freq", True) or []
         except Unavailable:
             return {}
         return {number: each["current"] * 1e6 for number, each in enumerate(cpus) if each["current"]}
@@ -88,25 +92,25 @@ class PsutilMachine:
     def load_averages(self) -> tuple[float, float, float] | None:
         if os.name == "nt":
             return None  # psutil emulates it on Windows with a thread
-        one, five, fifteen = self._psutil.call("getloadavg")
+        one, five, fifteen = self._psutil("getloadavg")
         return one, five, fifteen
 
     def memory(self) -> tuple[Memory, Swap]:
-        memory, swap = self._psutil.call("virtual_memory"), self._psutil.call("swap_memory")
+        memory, swap = self._psutil("virtual_memory"), self._psutil("swap_memory")
         return Memory(memory["total"], memory["available"]), Swap(swap["total"], swap["free"])
 
     def total_memory(self) -> int | None:
-        return int(self._psutil.call("virtual_memory")["total"])
+        return int(self._psutil("virtual_memory")["total"])
 
     def vmstat(self) -> Mapping[str, int]:
         if os.name == "nt":
             return {}  # psutil returns 0 there
-        swap = self._psutil.call("swap_memory")
+        swap = self._psutil("swap_memory")
         page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
         return {"pswpin": swap["sin"] // page, "pswpout": swap["sout"] // page}
 
     def disks(self, every: bool = False) -> Mapping[str, Disk]:
-        counters = self._psutil.call("disk_io_counters", True) or {}
+        counters = self._psutil("disk_io_counters", True) or {}
         return {
             name: Disk(
                 each["read_bytes"],
@@ -132,7 +136,7 @@ class PsutilMachine:
                 each["errout"],
                 each["errin"],
             )
-            for name, each in self._psutil.call("net_io_counters", True).items()
+            for name, each in self._psutil("net_io_counters", True).items()
             if every or (name in names if names is not None else not name.startswith(_VIRTUAL_INTERFACES))
         }
 
@@ -146,15 +150,15 @@ class PsutilMachine:
         return {}
 
     def uptime(self) -> float:
-        return self._now() - float(self._psutil.call("boot_time"))
+        return self._now() - float(self._psutil("boot_time"))
 
     def _now(self) -> float:
         """Seconds since 1970, the time base of psutil."""
-        return float(self._clock.call("time"))
+        return float(self._clock("time"))
 
     def mounts(self) -> Sequence[Mount]:
         mounts: dict[str, Mount] = {}
-        for each in self._psutil.call("disk_partitions", False):
+        for each in self._psutil("disk_partitions", False):
             mount = Mount(each["mountpoint"], each["device"], each["fstype"])
             if each["fstype"] and (mount.device not in mounts or len(mount.path) < len(mounts[mount.device].path)):
                 mounts[mount.device] = mount
@@ -162,7 +166,7 @@ class PsutilMachine:
 
     def mount(self, path: str) -> Mount:
         best = None
-        for each in self._psutil.call("disk_partitions", True):
+        for each in self._psutil("disk_partitions", True):
             point = each["mountpoint"]
             is_inside = path == point or path.startswith(point.rstrip(os.sep) + os.sep)
             if is_inside and (best is None or len(point) >= len(best.path)):
@@ -172,7 +176,7 @@ class PsutilMachine:
         return best
 
     def space(self, path: str) -> FilesystemSpace:
-        usage = self._psutil.call("disk_usage", path)
+        usage = self._psutil("disk_usage", path)
         return FilesystemSpace(usage["total"], usage["total"] - usage["used"], usage["free"])
 
     def process(self, pid: int) -> Process:
@@ -180,7 +184,7 @@ class PsutilMachine:
             supported = []
             for name in _ATTRIBUTES:
                 with suppress(ValueError):  # psutil does not have it on this system
-                    self._psutil.call("Process.as_dict", pid, [name])
+                    self._psutil("Process.as_dict", pid, [name])
                     supported.append(name)
             self._attributes = supported
         each = self._attributes_of(pid, self._attributes)
@@ -214,7 +218,7 @@ class PsutilMachine:
             ProcessLookupError: The process has ended, or is a zombie.
         """
         try:
-            attributes = self._psutil.call("Process.as_dict", pid, names)
+            attributes = self._psutil("Process.as_dict", pid, names)
         except Exception as error:
             if type(error).__name__ == "NoSuchProcess":
                 raise ProcessLookupError(ESRCH, "the process has ended", str(pid)) from None
@@ -225,7 +229,7 @@ class PsutilMachine:
 
     def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
         del max_age
-        return [int(child) for child in self._psutil.call("Process.children", pid, True)]
+        return [int(child) for child in self._psutil("Process.children", pid, True)]
 
     def tree(self, pid: int, max_age: float = 0.0) -> Sequence[TreeProcess]:
         del max_age
@@ -253,9 +257,9 @@ class PsutilMachine:
 
     def limits(self, pid: int) -> ProcessLimits:
         try:
-            cpus = len(self._psutil.call("Process.cpu_affinity", pid))
+            cpus = len(self._psutil("Process.cpu_affinity", pid))
         except Unavailable:
-            cpus = self._psutil.call("cpu_count", True) or 1
+            cpus = self._psutil("cpu_count", True) or 1
         return ProcessLimits(cpus, None)
 
     def cgroup(self, pid: int, refresh: bool = True) -> CgroupUsage:

@@ -13,7 +13,6 @@ from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePow
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
-from opentelemetry.instrumentation.hardware.system.local import machine
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.settings import Config
@@ -59,7 +58,7 @@ class Nvidia(AcceleratorSource):
         from opentelemetry.instrumentation.hardware.sources.nvidia.tool import NvidiaSmi
 
         jetson = Jetson(self.files)
-        host = Host(self._power(), jetson, machine(self.context.drivers).total_memory)
+        host = Host(self._power(), jetson, self.context.drivers.machine().total_memory)
         if self.context.config.simulates(self.name):
             yield DriverChoice("the simulator", "", lambda: Library(self, host))
             return

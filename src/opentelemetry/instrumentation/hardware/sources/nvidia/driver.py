@@ -228,5 +228,5 @@ def _library(context: SourceContext) -> n.Nvml:
     announce(config.name_of("simulate"), config.simulate, "NVIDIA")
     drivers = context.drivers
     if isinstance(drivers, SimulatedDrivers):
-        return cast("n.Nvml", SimulatedNvml(drivers.machine, context.pid))
+        return cast("n.Nvml", SimulatedNvml(drivers.simulated, context.pid))
     return cast("n.Nvml", SimulatedNvml(machine(config.simulate, config.simulate_speed), context.pid))
