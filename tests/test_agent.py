@@ -25,8 +25,7 @@ from tests.tools.nvml import CRASH, FakeNvml, h100
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware.drivers.child import Child
 from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system.job import JOB
+from opentelemetry.instrumentation.hardware.settings import JOB, Config
 
 pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
 

@@ -35,9 +35,8 @@ from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CP
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Rate, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import found, pace, session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
-from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings import JOB, Config
 from opentelemetry.instrumentation.hardware.sources import Source, discover
-from opentelemetry.instrumentation.hardware.system.job import JOB
 from opentelemetry.instrumentation.hardware.version import __version__
 
 

@@ -24,7 +24,7 @@ from tests.tools.nvml import FakeNvml, h100
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.model import Scope
-from opentelemetry.instrumentation.hardware.system.job import JOB
+from opentelemetry.instrumentation.hardware.settings import JOB
 
 HOST = {row.name for row in CATALOG if row.scope is Scope.HOST} - {
     "otel_hardware.cpu.time",

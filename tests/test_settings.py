@@ -19,11 +19,10 @@ from opentelemetry.instrumentation.hardware import settings
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SYSTEM_CPU_FREQUENCY, SYSTEM_CPU_TIME
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.settings import PREFIX, SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.settings import JOB, PREFIX, SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.settings.endpoints import Words, endpoints
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.simulator.machine import Spec
-from opentelemetry.instrumentation.hardware.system.job import JOB
 
 SETTINGS = [setting.name for setting in fields(Config)]
 DEFAULT = Config(counter_origin="boot")

@@ -26,8 +26,8 @@ from tests.tools import fake_nvml, need, nvml
 from opentelemetry.instrumentation.hardware.cli import delivery, doctor
 from opentelemetry.instrumentation.hardware.cli.exporters import Destination, connection_error, destination
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
+from opentelemetry.instrumentation.hardware.settings import JOB
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
-from opentelemetry.instrumentation.hardware.system.job import JOB
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 QUICK = ["--sources", "process"]

@@ -42,7 +42,7 @@ from opentelemetry.instrumentation.hardware.cli import exporters, reporting
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
 from opentelemetry.instrumentation.hardware.cli.run import DETAILS
 from opentelemetry.instrumentation.hardware.resource_detector import of_agent
-from opentelemetry.instrumentation.hardware.system.job import JOB
+from opentelemetry.instrumentation.hardware.settings import JOB
 
 AGENT = ["otel-hardware", "run"]
 FAST = {"OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.5"}

@@ -21,7 +21,7 @@ from tests.support.members import members
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.cli.text import duration, quantity
 from opentelemetry.instrumentation.hardware.model import Kind
-from opentelemetry.instrumentation.hardware.system.job import JOB
+from opentelemetry.instrumentation.hardware.settings import JOB
 
 ROWS = {row.name: row for row in CATALOG}
 SOURCES = ["--sources", "host,process,filesystem"]

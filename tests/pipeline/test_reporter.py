@@ -21,7 +21,8 @@ from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.pipeline import reporter as module
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-from opentelemetry.instrumentation.hardware.system.job import JOB, start_time
+from opentelemetry.instrumentation.hardware.settings import JOB
+from opentelemetry.instrumentation.hardware.system.job import start_time
 
 ME = os.getpid()
 

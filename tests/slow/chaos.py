@@ -27,7 +27,7 @@ from tests.support.waiting import wait_for
 from tests.tools.collector import Collector
 
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
-from opentelemetry.instrumentation.hardware.system.job import JOB
+from opentelemetry.instrumentation.hardware.settings import JOB
 
 HOST, RSS = "system.cpu.time", "process.memory.usage"
 ACTIONS = ("spawn", "fork", "fork", "kill", "kill", "stop", "proceed")

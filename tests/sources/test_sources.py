@@ -16,9 +16,8 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
-from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.settings import JOB, SOURCE_GROUP, Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext, discover
-from opentelemetry.instrumentation.hardware.system.job import JOB
 
 OWN = [
     "amd",

@@ -23,8 +23,8 @@ from tests.support.relatives import outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware.settings import JOB
 from opentelemetry.instrumentation.hardware.sources.tpu import services
-from opentelemetry.instrumentation.hardware.system.job import JOB
 
 ADDRESS, METRIC, COUNT, SECONDS = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 vars(services)["TIMEOUT"] = float(sys.argv[5])

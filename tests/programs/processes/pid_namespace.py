@@ -16,8 +16,9 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.settings import JOB
 from opentelemetry.instrumentation.hardware.system.files import LocalFiles
-from opentelemetry.instrumentation.hardware.system.job import JOB, start_time
+from opentelemetry.instrumentation.hardware.system.job import start_time
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.catalog import DETAILS
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake
-from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
-from opentelemetry.instrumentation.hardware.settings.reading import unmatched
+from opentelemetry.instrumentation.hardware.settings import PREFIX, Config, unmatched
 from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 from opentelemetry.instrumentation.hardware.system.job import start_time
 

@@ -21,9 +21,9 @@ from collections.abc import Collection, MutableMapping
 from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.pipeline.lock_file import HAS_LOCKS, HostileError, LockFile, folders
-from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings import JOB, PREFIX
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
-from opentelemetry.instrumentation.hardware.system.job import JOB, byte_of, job_of
+from opentelemetry.instrumentation.hardware.system.job import byte_of, job_of
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import patterns_of, series_filter
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
-from opentelemetry.instrumentation.hardware.settings.reading import PREFIX, SOURCE_GROUP, meant, read
+from opentelemetry.instrumentation.hardware.settings.parsing import InvalidValueError
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.table import Settings
 
-__all__ = ("PREFIX", "SOURCE_GROUP", "Config")
+PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
+
+# ``<user>/<key>`` of the job that a process belongs to, inherited by its descendants. Set by us, not by users.
+JOB: Final = PREFIX + "JOB"
+
+SOURCE_GROUP: Final = "opentelemetry_hardware_source"  # the entry point group of third-party sources
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,7 +47,7 @@ class Config(Settings):
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
-            likely = meant(name, names)
+            likely = _meant(name, names)
             hint = f"did you mean {likely}?" if likely else f"the settings are {', '.join(names)}"
             _LOG.warning("%s is not a setting and is ignored; %s", redacted(name), hint)
 
@@ -64,14 +69,50 @@ class Config(Settings):
             flags: Whether the options are flags of a command, and messages call them so.
         """
         environ = os.environ if environ is None else environ
-        given = read(fields(cls), options or {}, environ, flags)
-        values = given.values
+        others = dict(options or {})
+        values: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        invalid: set[str] = set()
+        for row in fields(cls):
+            variable = PREFIX + row.name.upper()
+            name, value = row.name, others.pop(row.name, None)
+            if value is None:
+                name, value = variable, environ.get(variable, "").strip() or None
+            elif flags:
+                name = "--" + row.name.replace("_", "-")
+            names[row.name] = name
+            default = row.metadata["default"]
+            if value is None or (value == default and value in ("auto", "none")):
+                continue
+            try:
+                values[row.name] = row.metadata["read"](value)
+            except InvalidValueError as error:
+                if error.valid:
+                    values[row.name] = error.valid
+                else:
+                    invalid.add(row.name)
+                used = _text(error.valid) or f"the default ({default})"
+                _LOG.warning("%s: %s; using %s", name, error, used)
+        for setting in ("include_metrics", "exclude_metrics"):
+            patterns = values.get(setting) or ()
+            dropped = unmatched(patterns, values.get("openmetrics"))
+            if dropped:
+                values[setting] = [pattern for pattern in patterns if pattern not in dropped] or None
+                _LOG.warning(
+                    "%s: no metric matches %s; using %s; 'otel-hardware metrics' lists all metrics",
+                    names[setting],
+                    redacted(", ".join(map(repr, dropped))),
+                    _text(values[setting] or ()) or "the default (none)",
+                )
+            if setting in values and not values[setting]:
+                invalid.add(setting)
         if "counter_origin" not in values:
             preference = environ.get("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "").strip().lower()
             values["counter_origin"] = "start" if preference == "delta" else "boot"
-        config = cls(**values)
-        object.__setattr__(config, "_given", given.names)
-        object.__setattr__(config, "invalid", given.invalid)
+        _warn_about_unknown_variables([*names], environ)
+        config = cls(**values, **others)
+        object.__setattr__(config, "_given", names)
+        object.__setattr__(config, "invalid", frozenset(invalid))
         return config
 
     def name_of(self, setting: str) -> str:
@@ -122,3 +163,46 @@ class Config(Settings):
             return False
         included = [word for word in listed if not word.startswith("-")]
         return not included or source in included
+
+
+def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
+    """Return the patterns that cannot match any metric.
+
+    Args:
+        patterns: Metric names or patterns.
+        endpoints: The endpoints to scrape. Their metrics, and those of third-party sources, are not known in advance:
+            if there are any, every pattern may match.
+    """
+    found = [pattern for pattern in patterns if not any(patterns_of(row, [pattern]) for row in CATALOG)]
+    if not found or endpoints:
+        return []
+    from importlib.metadata import entry_points  # slow to import
+
+    return [] if entry_points(group=SOURCE_GROUP) else found
+
+
+def _meant(name: str, settings: Iterable[str]) -> str:
+    """Return the setting that a misspelt name may mean; "" if none is similar."""
+    from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
+
+    return next(iter(get_close_matches(name.lower(), [*settings], 1)), "")
+
+
+def _text(words: Iterable[str]) -> str:
+    """Return a list for a message. Bytes that are no UTF-8 are escaped: some handlers cannot write them."""
+    return redacted(",".join(words)).encode(errors="backslashreplace").decode()
+
+
+def _warn_about_unknown_variables(settings: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Warn about variables with our prefix that are not settings, such as misspelt ones."""
+    known = {JOB, *(PREFIX + name.upper() for name in settings)}
+    for variable in sorted(environ):
+        if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():
+            continue
+        likely = _meant(variable.upper().removeprefix(PREFIX), settings)
+        hint = (
+            f"did you mean {PREFIX}{likely.upper()}?"
+            if likely
+            else "'otel-hardware run --help-settings' lists all settings"
+        )
+        _LOG.warning("%s is not a setting and is ignored; %s", redacted(variable), hint)

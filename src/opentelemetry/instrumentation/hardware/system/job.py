@@ -22,10 +22,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.settings import PREFIX
-
-# ``<user>/<key>`` of the job that a process belongs to, inherited by its descendants. Set by us, not by users.
-JOB: Final = PREFIX + "JOB"
+from opentelemetry.instrumentation.hardware.settings import JOB
 
 # A container has at least one of these namespaces of its own. Mount namespaces do not count: ranks of one job may each
 # have one, for example with Apptainer.
