@@ -20,6 +20,7 @@ import ways
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from tests.slow.benchmarks import span_errors
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
@@ -28,7 +29,6 @@ from opentelemetry.instrumentation.hardware.catalog import (
     EVENTS,
     HW_ERRORS,
     OWN_ATTRIBUTES,
-    PROPOSALS,
     SCHEMA_URL,
     SPAN_ATTRIBUTES,
 )
@@ -188,6 +188,24 @@ def _wandb() -> str:
     return "\n\n".join(parts)
 
 
+# The open proposals to the semantic conventions, each with the attributes of spans that could follow it.
+_PROPOSALS = {
+    "[energy and carbon of software](https://github.com/open-telemetry/community/issues/3539)": (
+        c.SPAN_ENERGY,
+        c.SPAN_CPU_ENERGY,
+        c.SPAN_SHARE_ENERGY,
+    ),
+    "[energy of inference](https://github.com/aitra-ai/aitra-meter/issues/38)": (c.SPAN_ENERGY, c.SPAN_SHARE_ENERGY),
+    "[spans of inference servers](https://github.com/open-telemetry/semantic-conventions-genai/issues/231)": (
+        c.SPAN_ENERGY,
+        c.SPAN_GPU_TIME,
+        c.SPAN_GPU_UTILIZATION,
+        c.SPAN_GPU_MEMORY_PEAK,
+        c.SPAN_GPU_THROTTLE_TIME,
+    ),
+}
+
+
 def _spans() -> str:
     """Return the attributes of spans, each with the metric of the same quantity and the proposals it could follow."""
     metrics = {row.name: row for row in CATALOG}
@@ -195,7 +213,7 @@ def _spans() -> str:
     for each in SPAN_ATTRIBUTES:
         row = metrics.get(each.name)
         same = f"[{'standard' if row.standard else 'own'}](metrics.md#{_anchor(row.name)})" if row else ""
-        proposals = [f"[{proposal.title}]({proposal.url})" for proposal in PROPOSALS if each in proposal.attributes]
+        proposals = [link for link, attributes in _PROPOSALS.items() if each in attributes]
         rows.append((f"`{each.name}`", each.unit, each.help, same, "<br>".join(proposals)))
     return table(("attribute", "unit", "meaning", "metric of that name", "open proposals"), rows)
 

@@ -1,4 +1,4 @@
-"""The attributes of spans. The semantic conventions define none of them; `PROPOSALS` has what may become of them.
+"""The attributes of spans. The semantic conventions define none of them.
 
 Those that are named like a metric mean the same quantity over the time of the span.
 """
@@ -83,37 +83,4 @@ SPAN_ATTRIBUTES: Final = tuple(value for value in vars().values() if isinstance(
 TOKEN_COUNTS: Final = (
     ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
     ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
-)
-
-
-class Proposal(NamedTuple):
-    """An open proposal to the semantic conventions.
-
-    Attributes:
-        title: What it would define.
-        url: Where it is discussed.
-        attributes: The attributes that could follow it.
-    """
-
-    title: str
-    url: str
-    attributes: tuple[SpanAttribute, ...]
-
-
-PROPOSALS: Final = (
-    Proposal(
-        "energy and carbon of software",
-        "https://github.com/open-telemetry/community/issues/3539",
-        (SPAN_ENERGY, SPAN_CPU_ENERGY, SPAN_SHARE_ENERGY),
-    ),
-    Proposal(
-        "energy of inference",
-        "https://github.com/aitra-ai/aitra-meter/issues/38",
-        (SPAN_ENERGY, SPAN_SHARE_ENERGY),
-    ),
-    Proposal(
-        "spans of inference servers",
-        "https://github.com/open-telemetry/semantic-conventions-genai/issues/231",
-        (SPAN_ENERGY, SPAN_GPU_TIME, SPAN_GPU_UTILIZATION, SPAN_GPU_MEMORY_PEAK, SPAN_GPU_THROTTLE_TIME),
-    ),
 )
