@@ -54,7 +54,7 @@ class Parser:
 
     def __init__(self, form: str, parse: Callable[[object], Any], secret: bool = False) -> None:
         self.form = form
-        self.secret = secret
+        self._secret = secret
         self._parse = parse
 
     def __call__(self, value: object) -> Any:
@@ -70,7 +70,7 @@ class Parser:
         except (ValueError, TypeError, OverflowError, RecursionError) as error:
             if isinstance(error, EndpointConfigError) and error.valid:
                 raise InvalidValueError(str(error), error.valid) from None
-            shown = "the value" if self.secret else repr(value)
+            shown = "the value" if self._secret else repr(value)
             why = f" ({error})" if isinstance(error, EndpointConfigError) else ""  # never contains a secret
             raise InvalidValueError(f"{shown} is not {self.form}{why}") from None
 
@@ -83,8 +83,7 @@ def setting(parser: Parser, default: str, help: str) -> Any:  # noqa: A002
         default: The default, as the documentation shows it.
         help: The text for ``--help`` and the documentation.
     """
-    facts = {"read": parser, "form": parser.form, "secret": parser.secret, "default": default, "help": help}
-    return field(default=None, metadata=facts)
+    return field(default=None, metadata={"read": parser, "form": parser.form, "default": default, "help": help})
 
 
 def number(form: str, least: float, most: float) -> Parser:
