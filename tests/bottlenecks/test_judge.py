@@ -54,7 +54,7 @@ def test_signal_that_some_samples_lack_is_unknown() -> None:
     show(judge, {"busy": 0.2, "memory": 0.5}, 58.0, 60.0)
     verdict = said(judge)
     assert verdict.name == "unknown"
-    assert "storage" in verdict.not_asked
+    assert "storage" in verdict.undecided
 
 
 def test_no_verdict_while_a_program_loads() -> None:

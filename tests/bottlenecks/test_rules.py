@@ -42,14 +42,14 @@ def fulfilled(case: Sequence[Condition], share: float = 0.02) -> dict[str, float
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
 def test_case_holds_past_all_of_its_thresholds(rule: Rule, case: Sequence[Condition]) -> None:
-    assert match(Rule(rule.name, "", [case], "", ""), fulfilled(case)).case == case
+    assert match(Rule(rule.name, "", [case], "", ""), fulfilled(case))[0] == case
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
 def test_case_does_not_hold_10_percent_before_any_of_its_thresholds(rule: Rule, case: Sequence[Condition]) -> None:
     for each in case:
         signals = fulfilled(case) | {each.signal: moved(each, -0.1)}
-        assert match(Rule(rule.name, "", [case], "", ""), signals).case is None, each
+        assert match(Rule(rule.name, "", [case], "", ""), signals)[0] is None, each
 
 
 @pytest.mark.parametrize(("rule", "case"), CASES)
@@ -70,7 +70,7 @@ def test_active_verdict_ends_at_80_percent_of_the_threshold() -> None:
     (storage,) = (rule for rule in RULES if rule.name == "storage")
     for stall, expected in ((0.11, True), (0.09, True), (0.07, False)):
         signals = {"busy": 0.2, "io_stall": stall, "iowait": 0.0}
-        assert (match(storage, signals, is_active=True).case is not None) is expected
+        assert (match(storage, signals, is_active=True)[0] is not None) is expected
 
 
 def test_rules_are_known_words_with_advice_and_a_source() -> None:

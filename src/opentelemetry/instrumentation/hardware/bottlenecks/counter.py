@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
@@ -23,27 +23,21 @@ from opentelemetry.instrumentation.hardware.model import (
 )
 
 
-class Total(Protocol):
-    """A counter that is continued by later sessions."""
-
-    total: Number
-
-
 class BottleneckTime:
     """Adds up the time of each verdict, at collections. The time between two counts for the verdict at its end.
 
     Args:
-        resume: Returns the counter of a series.
+        resume: Returns the counter of a series; its ``total`` continues that of earlier sessions.
 
     Attributes:
         events: Changes of verdicts. They are emitted by another thread: nothing may wait in a collection.
     """
 
-    def __init__(self, resume: Callable[[Series], Total]) -> None:
+    def __init__(self, resume: Callable[[Series], Any]) -> None:
         self._resume = resume
         self._judge = Judge()
         self._before: tuple[float, Counters] | None = None
-        self._totals: dict[Series, Total] = {}
+        self._totals: dict[Series, Any] = {}
         self._names: dict[str, str] = {}
         self._last: dict[str, Verdict] = {}
         self.events: deque[Event] = deque()

@@ -41,7 +41,7 @@ class Verdict(NamedTuple):
         share: The share of the samples of the window for which the conditions hold.
         evidence: The conditions, with the values of their signals.
         advice: What to do.
-        not_asked: The rules that could not be decided, with the signals that are missing.
+        undecided: The rules that could not be decided, with the signals that are missing.
         runner_up: The name of a rule that nearly matches; "" if there is none.
     """
 
@@ -51,7 +51,7 @@ class Verdict(NamedTuple):
     share: float = 1.0
     evidence: Sequence[tuple[Condition, float]] = ()
     advice: str = ""
-    not_asked: Mapping[str, Sequence[str]] = {}
+    undecided: Mapping[str, Sequence[str]] = {}
     runner_up: str = ""
 
     @property
@@ -74,7 +74,7 @@ class _Device:
 
 
 class Judge:
-    """Gives verdicts, each on so many seconds."""
+    """Gives verdicts, each on the signals of the last seconds."""
 
     def __init__(self, window: float = WINDOW) -> None:
         self._window = window
@@ -127,9 +127,12 @@ def _note(device: _Device, now: float, signals: Signals) -> None:
     """Record whether the device is unused, and whether its program loads."""
     memory, busy = signals.get("memory"), signals.get("busy")
     if busy is not None:
-        device.idle_since = (device.idle_since or now) if busy <= _QUIET else None
+        if busy > _QUIET:
+            device.idle_since = None
+        elif device.idle_since is None:
+            device.idle_since = now
         signals["least_busy"] = busy
-        signals["idle_time"] = now - device.idle_since if device.idle_since is not None else 0.0
+        signals["idle_time"] = 0.0 if device.idle_since is None else now - device.idle_since
     if memory is None:
         return
     is_empty = memory < _EMPTY
@@ -166,30 +169,31 @@ def _merged(device: _Device) -> Signals:
 
 def _decided(signals: Signals, active: str) -> Verdict:
     """Return the first rule that matches, or what else is known."""
-    not_asked: dict[str, Sequence[str]] = {}
+    undecided: dict[str, Sequence[str]] = {}
     for rule in rules.RULES:
-        found = match(rule, signals, rule.name == active)
-        if found.case is not None:
-            evidence = [(each, signals[each.signal]) for each in found.case]
+        case, missing = match(rule, signals, rule.name == active)
+        if case is not None:
+            evidence = [(each, signals[each.signal]) for each in case]
             return Verdict(
                 rule.name,
                 rule.meaning,
                 evidence=evidence,
                 advice=rule.advice,
-                not_asked=not_asked,
+                undecided=undecided,
                 runner_up=_runner_up(rule, signals),
             )
-        if found.missing:
-            not_asked[rule.name] = found.missing
+        if missing:
+            undecided[rule.name] = missing
     for rule in (rules.IDLE, rules.NONE, rules.WAITING):
-        case = match(rule, signals).case
-        if case is not None and (rule is not rules.WAITING or not not_asked.keys() & {*rules.BEFORE_WAITING}):
+        case, _ = match(rule, signals)
+        if case is not None and (rule is not rules.WAITING or not undecided.keys() & {*rules.BEFORE_WAITING}):
             meaning = rule.meaning
             if rule is rules.NONE and signals.get("power_cap", 0.0) >= 0.5:
                 meaning = f"at its power limit; {meaning}"
             evidence = [(each, signals[each.signal]) for each in case]
-            undecided = {} if rule is rules.IDLE else not_asked
-            return Verdict(rule.name, meaning, evidence=evidence, advice=rule.advice, not_asked=undecided)
+            if rule is rules.IDLE:
+                undecided = {}
+            return Verdict(rule.name, meaning, evidence=evidence, advice=rule.advice, undecided=undecided)
     busy = signals.get("busy")
     if busy is None:
         meaning = "its utilization is not known"
@@ -199,19 +203,23 @@ def _decided(signals: Signals, active: str) -> Verdict:
         )
     else:
         meaning = f"busy {100 * busy:.0f} %; no rule matches"
-    return Verdict("unknown", meaning, not_asked=not_asked, runner_up=_runner_up(None, signals))
+    return Verdict("unknown", meaning, undecided=undecided, runner_up=_runner_up(None, signals))
 
 
 def _runner_up(chosen: Rule | None, signals: Signals) -> str:
     """Return the name of a further rule that matches or nearly does. A fault is there or not."""
+
+    def is_close(each: Condition) -> bool:
+        value, threshold = signals.get(each.signal), each.threshold
+        if value is None:
+            return False
+        return each.holds(value) or (threshold > 0.0 and abs(value - threshold) <= _CLOSE * threshold)
+
     for rule in rules.RULES:
-        for case in rule.cases if rule is not chosen and rule.name not in rules.FAULTS else ():
-            if all(each.signal in signals and _nearly(each, signals[each.signal]) for each in case):
-                return rule.name
+        if (
+            rule is not chosen
+            and rule.name not in rules.FAULTS
+            and any(all(map(is_close, case)) for case in rule.cases)
+        ):
+            return rule.name
     return ""
-
-
-def _nearly(condition: Condition, value: float) -> bool:
-    if condition.holds(value):
-        return True
-    return bool(condition.threshold) and abs(value - condition.threshold) <= _CLOSE * abs(condition.threshold)

@@ -43,35 +43,25 @@ class Rule(NamedTuple):
     source: str
 
 
-class Match(NamedTuple):
-    """Whether a rule holds.
+def match(
+    rule: Rule, signals: Mapping[str, float], is_active: bool = False
+) -> tuple[Sequence[Condition] | None, Sequence[str]]:
+    """Return the conditions of a case that hold, None if no case does; and the signals without which none is decided.
 
-    Attributes:
-        case: The conditions that hold; None if no case does.
-        missing: The signals without which no case could be decided; empty if one was.
-    """
-
-    case: Sequence[Condition] | None
-    missing: Sequence[str] = ()
-
-
-def match(rule: Rule, signals: Mapping[str, float], is_active: bool = False) -> Match:
-    """Return whether a rule holds. An unknown signal never counts as 0: a case that needs it is not decided.
-
-    A condition that is known not to hold decides its case, whatever else is unknown. A rule with a decided case counts
-    as asked.
+    An unknown signal never counts as 0: a case that needs it is not decided. A condition that is known not to hold
+    decides its case, whatever else is unknown.
     """
     missing: dict[str, None] = {}
-    is_asked = False
+    is_decided = False
     for case in rule.cases:
         known = [each for each in case if each.signal in signals]
         if not all(each.holds(signals[each.signal], is_active) for each in known):
-            is_asked = True
+            is_decided = True
         elif len(known) == len(case):
-            return Match(case)
+            return case, ()
         else:
             missing.update(dict.fromkeys(each.signal for each in case if each.signal not in signals))
-    return Match(None, () if is_asked else tuple(missing))
+    return None, () if is_decided else tuple(missing)
 
 
 def _rule(name: str, meaning: str, cases: str, advice: str, source: str) -> Rule:
@@ -81,7 +71,7 @@ def _rule(name: str, meaning: str, cases: str, advice: str, source: str) -> Rule
     return Rule(name, meaning, tuple(parsed), advice, source)
 
 
-# In the order in which they are asked. Conditions on unknown signals leave a rule undecided.
+# The first one that matches counts. Conditions on unknown signals leave a rule undecided.
 RULES: Final[Sequence[Rule]] = (
     _rule(
         "failed",
@@ -184,7 +174,7 @@ NONE: Final = _rule("none", "as fast as this card runs", "busy >= 0.9, sm >= 0.2
 IDLE: Final = _rule("none", "no program uses it", "memory < 0.02, busy < 0.05", "", "ours")
 FAULTS: Final = ("failed", "throttled", "link", "stuck")  # the rules about the GPU itself
 
-# If all of these were asked and none matches, the program itself gives the GPU nothing to do.
+# If all of these are decided and none matches, the program itself gives the GPU nothing to do.
 BEFORE_WAITING: Final = ("cpu_quota", "storage", "host_memory", "cpu", "neighbours", "transfer")
 
 # What is said if no rule matches. They are not bottlenecks.

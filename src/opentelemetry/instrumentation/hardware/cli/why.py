@@ -180,7 +180,7 @@ def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
         yield from wrap(verdict.advice, width, "  -> ", "     ")
     if verdict.runner_up:
         yield f"    nearly: {verdict.runner_up}"
-    for rule, missing in verdict.not_asked.items():
+    for rule, missing in verdict.undecided.items():
         needs = ", ".join(SIGNALS[each].text for each in missing)
         yield from wrap(f"not asked: {rule}, which needs {needs}", width, "    ", "      ")
 
@@ -202,7 +202,7 @@ def _as_json(name: str, verdict: Verdict) -> dict[str, Any]:
             }
             for condition, value in verdict.evidence
         ],
-        "not_asked": {rule: list(missing) for rule, missing in verdict.not_asked.items()},
+        "not_asked": {rule: list(missing) for rule, missing in verdict.undecided.items()},
         "runner_up": verdict.runner_up,
         "advice": verdict.advice,
     }
