@@ -23,7 +23,7 @@ from textual.strip import Strip
 
 from opentelemetry.instrumentation.hardware.cli.top.app import Top
 from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
-from opentelemetry.instrumentation.hardware.cli.top.processes import Facts, ProcessReader
+from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Panel
 from opentelemetry.instrumentation.hardware.pipeline import session
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -129,30 +129,31 @@ def _gpu_at(index: int, tick: int) -> dict[str, Value]:
 
 # The other processes of the machine.
 OTHERS = {
-    1: Facts("root", "/sbin/init", 0.0, 12 << 20, 1_345_000.0, 0),
-    812: Facts("root", "/usr/sbin/sshd -D", 0.0, 9 << 20, 1_344_000.0, 1),
-    3300: Facts("alice", "tmux new -s train", 0.0, 5 << 20, 9_000.0, 1),
-    3400: Facts("alice", "/usr/bin/bash", 0.0, 6 << 20, 8_900.0, 3300),
-    3401: Facts("alice", "torchrun --nproc-per-node 16 train.py", 0.01, 310 << 20, 7_265.0, 3400),
-    5120: Facts("postgres", "postgres: checkpointer", 0.11, 1 << 30, 600_000.0, 1),
-    9001: Facts("bob", "rsync -a /data/shards/ store:/backup", 0.64, 24 << 20, 66.0, 812),
+    1: Process(1, "root", "/sbin/init", 0.0, 12 << 20, 1_345_000.0, 0),
+    812: Process(812, "root", "/usr/sbin/sshd -D", 0.0, 9 << 20, 1_344_000.0, 1),
+    3300: Process(3300, "alice", "tmux new -s train", 0.0, 5 << 20, 9_000.0, 1),
+    3400: Process(3400, "alice", "/usr/bin/bash", 0.0, 6 << 20, 8_900.0, 3300),
+    3401: Process(3401, "alice", "torchrun --nproc-per-node 16 train.py", 0.01, 310 << 20, 7_265.0, 3400),
+    5120: Process(5120, "postgres", "postgres: checkpointer", 0.11, 1 << 30, 600_000.0, 1),
+    9001: Process(9001, "bob", "rsync -a /data/shards/ store:/backup", 0.64, 24 << 20, 66.0, 812),
 }
 
 
 class Ranks(ProcessReader):
     """The processes of the training, and others."""
 
-    def everything(self, wanted: Iterable[int]) -> dict[int, Facts]:
-        return OTHERS | {pid: self._rank((pid - FIRST_PID) // 7) for pid in wanted}
+    def everything(self, wanted: Iterable[int]) -> dict[int, Process]:
+        return OTHERS | {pid: self._rank(pid) for pid in wanted}
 
     @staticmethod
-    def _rank(rank: int) -> Facts:
+    def _rank(pid: int) -> Process:
+        rank = (pid - FIRST_PID) // 7
         if rank == 2:
-            return Facts(
-                "bob", "/opt/conda/bin/python -m ipykernel_launcher -f kernel.json", 0.0, 3 << 30, 190_000.0, 812
+            return Process(
+                pid, "bob", "/opt/conda/bin/python -m ipykernel_launcher -f kernel.json", 0.0, 3 << 30, 190_000.0, 812
             )
         command = f"/opt/conda/bin/python train.py --config llama-8b.yaml --rank {rank}"
-        return Facts("alice", command, 1.02 + 0.03 * rank, (21 << 30) + (rank << 28), 7_260.0, 3401)
+        return Process(pid, "alice", command, 1.02 + 0.03 * rank, (21 << 30) + (rank << 28), 7_260.0, 3401)
 
 
 # -- the view on it

@@ -232,7 +232,7 @@ def test_filter_and_tree(tmp_path: Path) -> None:
 
 def test_tree_of_processes() -> None:
     def process(pid: int, parent: int) -> Process:
-        return Process("", pid, command=f"p{pid}", parent=parent)
+        return Process(pid, command=f"p{pid}", parent=parent)
 
     rows = [process(4, 2), process(2, 1), process(3, 1), process(9, 8), process(1, 0)]
     assert [(each.pid, prefix) for each, prefix in as_tree(rows)] == [
@@ -260,7 +260,7 @@ def test_signal_is_sent_after_a_question(tmp_path: Path) -> None:
             await view.press("k", "down", "enter")
             await view.shows(f"sent SIGTERM to {child.pid}")
 
-        with patch.dict(OTHERS, {child.pid: OTHERS[1]}):
+        with patch.dict(OTHERS, {child.pid: OTHERS[1]._replace(pid=child.pid)}):
             on(tmp_path, 0, (120, 40), act, 2)
         assert child.wait(60) == -15 or os.name == "nt"
 

@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.top.processes import Facts, Process, ProcessReader, holders, others
+from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader, holders, others
 from opentelemetry.instrumentation.hardware.cli.why import observe
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -63,11 +63,11 @@ class Feed:
         view = (self._viewer or self.open()).collect(is_expected)
         devices = figures.devices(view)
         names = {device.id: device.name for device in devices}
-        facts: dict[int, Facts] = {}
+        every: dict[int, Process] = {}
 
-        def read(pids: Iterable[int]) -> Mapping[int, Facts]:
-            facts.update(self._processes.everything(pids) if self._processes else {})
-            return facts
+        def read(pids: Iterable[int]) -> Mapping[int, Process]:
+            every.update(self._processes.everything(pids) if self._processes else {})
+            return every
 
         used = holders(self._session, names, read)
         if devices:
@@ -78,4 +78,4 @@ class Feed:
         self._first_energy = {device: self._first_energy.get(device, value) for device, value in joules.items()}
         energy = {device: value - self._first_energy[device] for device, value in joules.items()}
         verdicts = self._judge.verdicts() if devices else {}
-        return Readout(view, devices, [*used, *others(facts, used)], verdicts, energy)
+        return Readout(view, devices, [*used, *others(every.values(), used)], verdicts, energy)

@@ -17,44 +17,31 @@ _COST = 0.01  # the share of a CPU for reading all processes. On a crowded host 
 _FRESH = 24  # processes with the most CPU time that are read every time
 
 
-class Facts(NamedTuple):
-    """What is known about a process. None and "" are unknown.
+class Process(NamedTuple):
+    """A process, on a device or on none. None and "" are unknown.
 
     Attributes:
+        pid: Its PID.
         user: Its user.
         command: Its command line.
         cpu: CPU seconds per second since the previous reading.
         memory: Its resident bytes.
         age: Seconds since its start.
         parent: The PID of its parent.
-    """
-
-    user: str = ""
-    command: str = ""
-    cpu: float | None = None
-    memory: int | None = None
-    age: float | None = None
-    parent: int | None = None
-
-
-class Process(NamedTuple):
-    """A process, on a device or on none; otherwise as :class:`Facts`.
-
-    Attributes:
         device: The name of the device; "" without one.
         device_memory: Bytes of the device's memory that it uses.
         is_known: Whether it is the process with this PID here. In a container, that may be another one.
     """
 
-    device: str
     pid: int
-    device_memory: int | None = None
     user: str = ""
     command: str = ""
     cpu: float | None = None
     memory: int | None = None
     age: float | None = None
     parent: int | None = None
+    device: str = ""
+    device_memory: int | None = None
     is_known: bool = True
 
     @property
@@ -63,28 +50,26 @@ class Process(NamedTuple):
 
 
 def holders(
-    session: Session, names: Mapping[str, str], read: Callable[[Iterable[int]], Mapping[int, Facts]]
+    session: Session, names: Mapping[str, str], read: Callable[[Iterable[int]], Mapping[int, Process]]
 ) -> list[Process]:
     """Return the processes that use the devices of a session, which have names by ``hw.id``."""
     found: list[Holder] = []
     for runner in session.runners:
         if isinstance(runner.source, AcceleratorSource):
             found += runner.source.holders
-    facts = read({holder.pid for holder in found if holder.is_known})
+    known = read({holder.pid for holder in found if holder.is_known})
     processes = []
     for each in found:
-        known = facts.get(each.pid) if each.is_known else None
-        name = names.get(each.device, each.device)
-        processes.append(Process(name, each.pid, each.memory, *(known or Facts()), is_known=known is not None))
+        process = known.get(each.pid) if each.is_known else None
+        process = Process(each.pid, is_known=False) if process is None else process
+        processes.append(process._replace(device=names.get(each.device, each.device), device_memory=each.memory))
     return processes
 
 
-def others(facts: Mapping[int, Facts], known: Iterable[Process]) -> list[Process]:
+def others(every: Iterable[Process], used: Iterable[Process]) -> list[Process]:
     """Return the processes that use no device, without threads of the kernel that are idle."""
-    used = {each.pid for each in known if each.is_known}
-    return [
-        Process("", pid, None, *each) for pid, each in facts.items() if pid not in used and (each.memory or each.cpu)
-    ]
+    pids = {each.pid for each in used if each.is_known}
+    return [each for each in every if each.pid not in pids and (each.memory or each.cpu)]
 
 
 class ProcessReader:
@@ -93,37 +78,37 @@ class ProcessReader:
     def __init__(self) -> None:
         # The psutil.Process, its name, user, command and parent.
         self._known: dict[int, tuple[Any, str, str, str, int]] = {}
-        self._facts: dict[int, Facts] = {}
+        self._every: dict[int, Process] = {}
         self._due = 0.0
 
-    def everything(self, wanted: Iterable[int]) -> dict[int, Facts]:
-        """Return the facts of all processes. Some wanted ones and those that use most CPU are read every time."""
+    def everything(self, wanted: Iterable[int]) -> dict[int, Process]:
+        """Return all processes by PID. Some wanted ones and those that use most CPU are read every time."""
         import psutil
 
         now = time.monotonic()
         if now >= self._due:
             start = time.thread_time()
-            self._facts = self.read(psutil.pids())
-            self._known = {pid: known for pid, known in self._known.items() if pid in self._facts}
+            self._every = self.read(psutil.pids())
+            self._known = {pid: known for pid, known in self._known.items() if pid in self._every}
             self._due = now + (time.thread_time() - start) / _COST
         else:
-            busy = sorted(self._facts, key=lambda pid: -(self._facts[pid].cpu or 0.0))[:_FRESH]
+            busy = sorted(self._every, key=lambda pid: -(self._every[pid].cpu or 0.0))[:_FRESH]
             pids = {*wanted, *busy}
             found = self.read(pids)
-            self._facts = {pid: each for pid, each in self._facts.items() if pid not in pids} | found
-        return self._facts
+            self._every = {pid: each for pid, each in self._every.items() if pid not in pids} | found
+        return self._every
 
-    def read(self, pids: Iterable[int]) -> dict[int, Facts]:
-        """Return the facts of each process that exists. CPU utilization is that since its previous reading."""
+    def read(self, pids: Iterable[int]) -> dict[int, Process]:
+        """Return the processes that exist. CPU utilization is that since the previous reading of each."""
         import psutil
 
-        found: dict[int, Facts] = {}
+        found: dict[int, Process] = {}
         for pid in pids:
             with suppress(psutil.Error):  # it has ended
                 found[pid] = self._read(pid)
         return found
 
-    def _read(self, pid: int) -> Facts:
+    def _read(self, pid: int) -> Process:
         import psutil
 
         current = psutil.Process(pid)
@@ -145,4 +130,4 @@ class ProcessReader:
                 cpu = process.cpu_percent() / 100
                 memory = process.memory_info().rss
             age = max(0.0, time.time() - process.create_time())
-            return Facts(user, command, None if is_new else cpu, memory, age, parent)
+            return Process(pid, user, command, None if is_new else cpu, memory, age, parent)
