@@ -121,8 +121,9 @@ def show(
         return
     if missing:
         say(missing)
-    screen.watch(session, signals, interval, duration, lambda: f"Ctrl-C stops; {_title(note(), missing)}")
 
+    def heading() -> str:
+        text = note()
+        return f"Ctrl-C stops; {f'otel-hardware run: {text}' if text else missing.partition(': ')[2]}"
 
-def _title(note: str, missing: str) -> str:
-    return f"otel-hardware run: {note}" if note else missing.partition(": ")[2]
+    screen.watch(session, signals, interval, duration, heading)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Verdict
 from opentelemetry.instrumentation.hardware.cli.figures import Device
@@ -196,21 +195,9 @@ def _throttled(device: Device, _: int) -> Line:
 # -- the graphs of one device
 
 
-class _Graph(NamedTuple):
-    name: str
-    kind: str
-    value: str
-    limit: Number | None
-    style: str
-
-
 def device_graphs(history: History, device: Device, width: int, height: int) -> list[Line]:
     """Return the histories side by side, as many as have room, above a time axis."""
-    known = [
-        each
-        for each in _known_graphs(history, device)
-        if any(value is not None for value in history.of(each.kind, device.id))
-    ]
+    known = [each for each in _graphs(history, device) if any(value is not None for value in each[2])]
     across = max(1, min(len(known), (width + 2) // (_WIDE + 2)))
     down = -(-len(known) // across)
     while down > 1 and (height - 2) // down < _LOW:
@@ -222,32 +209,30 @@ def device_graphs(history: History, device: Device, width: int, height: int) -> 
     lines: list[Line] = [[]]
     for start in range(0, min(len(known), across * down), across):
         tiles = []
-        for each in known[start : start + across]:
-            values = history.of(each.kind, device.id)
-            title = whole([[(each.name, DIM)], [(each.value, STRONG)]], wide)
-            tiles.append([title, *graph(values, wide, tall - 1, each.style, each.limit or peak(values))])
+        for name, newest, values, limit, style in known[start : start + across]:
+            title = whole([[(name, DIM)], [(newest, STRONG)]], wide)
+            tiles.append([title, *graph(values, wide, tall - 1, style, limit or peak(values))])
         lines += beside(tiles, wide)
     return [*lines, *beside([[axis(history.seconds(wide), wide)]] * across, wide)]
 
 
-def _known_graphs(history: History, device: Device) -> list[_Graph]:
-    def newest(kind: str, text: Callable[[float], str]) -> str:
-        value = ([None, *history.of(kind, device.id)])[-1]
-        return "-" if value is None else text(value)
-
-    def rate(kind: str) -> str:
-        return newest(kind, lambda value: f"{size(value)}/s, highest {size(peak(history.of(kind, device.id)))}/s")
-
-    hot = device.temperature_limit
-    return [
-        _Graph("busy", "device", percent(device.busy), 1.0, "busy"),
-        _Graph("SMs", "sm", newest("sm", percent), 1.0, "busy"),
-        _Graph("tensor cores", "tensor", newest("tensor", percent), 1.0, "busy"),
-        _Graph("memory", "device memory", percent(ratio(device.used, device.total)), 1.0, "memory"),
-        _Graph("memory bandwidth", "dram", newest("dram", percent), 1.0, "memory"),
-        _Graph("power", "power", fraction(device.power, device.power_limit, "W"), device.power_limit, "disk"),
-        _Graph("heat", "temperature", fraction(device.temperature, hot, "Cel"), hot, ""),
-        _Graph("clock", "clock", fraction(device.clock, device.clock_limit, "Hz"), device.clock_limit, "good"),
-        _Graph("PCIe", "pcie", rate("pcie"), None, "network"),
-        _Graph("NVLink", "nvlink", rate("nvlink"), None, "network"),
-    ]
+def _graphs(history: History, device: Device) -> Iterator[tuple[str, str, Sequence[float | None], Number | None, str]]:
+    """Yield name, newest value, values, limit and style of each graph."""
+    hot, clock = device.temperature_limit, device.clock_limit
+    shown = (
+        ("busy", "device", percent(device.busy), 1.0, "busy"),
+        ("SMs", "sm", "", 1.0, "busy"),
+        ("tensor cores", "tensor", "", 1.0, "busy"),
+        ("memory", "device memory", percent(ratio(device.used, device.total)), 1.0, "memory"),
+        ("memory bandwidth", "dram", "", 1.0, "memory"),
+        ("power", "power", fraction(device.power, device.power_limit, "W"), device.power_limit, "disk"),
+        ("heat", "temperature", fraction(device.temperature, hot, "Cel"), hot, ""),
+        ("clock", "clock", fraction(device.clock, clock, "Hz"), clock, "good"),
+        ("PCIe", "pcie", "", None, "network"),
+        ("NVLink", "nvlink", "", None, "network"),
+    )
+    for name, kind, text, limit, style in shown:
+        values = history.of(kind, device.id)
+        newest = values[-1] if values else None
+        rate = "-" if newest is None else f"{size(newest)}/s, highest {size(peak(values))}/s"
+        yield name, text or (percent(newest) if limit else rate), values, limit, style

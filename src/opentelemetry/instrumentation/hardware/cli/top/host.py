@@ -29,7 +29,6 @@ from opentelemetry.instrumentation.hardware.cli.top.shapes import (
     graph,
     heat,
     item,
-    level,
     part,
     peak,
     percent,
@@ -83,7 +82,7 @@ def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Lin
             cells = [
                 [
                     (f"{number:{digits}} ", DIM),
-                    *bar(share, wide - 5, level(share, *BUSY)),
+                    *bar(share, wide - 5, alarm(share, *BUSY) or GOOD),
                     (f"{percent(share):>5}", ""),
                 ]
                 for number, share in cores.items()
@@ -96,7 +95,9 @@ def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Lin
     for group in groups:
         for row in reversed(range(tall)):
             heights = [(share, share * tall - row) for share in group]  # above the lower end of the row
-            lines.append([(" " if row and high <= 0 else column(high), level(share, *BUSY)) for share, high in heights])
+            lines.append(
+                [(" " if row and high <= 0 else column(high), alarm(share, *BUSY) or GOOD) for share, high in heights]
+            )
     return lines
 
 

@@ -206,11 +206,6 @@ def alarm(value: float, warning: float, bad: float) -> str:
     return BAD if value >= bad else WARNING if value >= warning else ""
 
 
-def level(value: float, warning: float, bad: float) -> str:
-    """Return the style of a bar by two thresholds."""
-    return alarm(value, warning, bad) or GOOD
-
-
 def heat(value: Number, limit: Number | None) -> str:
     """Return the style of a temperature; "" if it is normal."""
     return alarm(value, *(_HOT if limit is None else (limit - _NEAR, limit)))

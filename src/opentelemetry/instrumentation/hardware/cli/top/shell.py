@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, suppress
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.containers import Grid, VerticalScroll
 from textual.driver import Driver
 from textual.geometry import Size
@@ -25,14 +25,14 @@ from opentelemetry.instrumentation.hardware.cli.top.feed import Feed
 from opentelemetry.instrumentation.hardware.cli.top.help import DEVICE_KEYS, KEYS, PROCESS_KEYS
 from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, WARNING, Line, whole
 from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES
-from opentelemetry.instrumentation.hardware.cli.top.widgets import Bar, Drawn, Panel, Themed
+from opentelemetry.instrumentation.hardware.cli.top.widgets import Bar, Drawn, Panel
 
 _MESSAGE = 30.0  # seconds for which a message is shown
 
 _SOON = 0.5  # seconds after which the first values are shown
 
 
-class Shell(Themed):
+class Shell(App[None]):
     """The live view, which reads and shows.
 
     Args:
@@ -81,9 +81,8 @@ class Shell(Themed):
         theme: str = "dark",
     ) -> None:
         super().__init__()
-        self.palette = THEMES[theme]
-        self.register_theme(self.palette.theme)
-        self.theme = self.palette.theme.name
+        self.register_theme(THEMES[theme].theme)
+        self.theme = theme
         self._feed = feed
         self._interval = interval
         self._note = note

@@ -80,7 +80,7 @@ def _palette(name: str, colors: Mapping[str, str], dark: bool) -> Palette:
     )
     plain = {key: color.split()[1] if color.startswith("bold ") else color for key, color in colors.items()}
     theme = TextualTheme(
-        f"otel-{name}",
+        name,
         primary=plain["key"],
         foreground=plain[""],
         background=plain["background"],
@@ -100,8 +100,8 @@ THEMES: Mapping[str, Palette] = {"dark": _palette("dark", _DARK, True), "light":
 def of_terminal() -> str:
     """Return the name of the theme that suits the background of this terminal; ``dark`` if it is unknown.
 
-    The terminal is asked, with OSC 11. After it the terminal's type is asked, which all answer, so that the wait ends.
-    Some terminals set ``COLORFGBG`` instead.
+    OSC 11 asks the terminal for it. Not all terminals answer, but all answer the question for their type, which follows
+    and ends the wait. Some terminals set ``COLORFGBG`` instead.
     """
     color = _parse(_ask("\x1b]11;?\x1b\\\x1b[c"))
     if color is None:  # the last number of COLORFGBG is the background: 7 and 15 are light

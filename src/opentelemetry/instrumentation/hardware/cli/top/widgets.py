@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NamedTuple
 from rich.segment import Segment
 from textual import events
 from textual import message as messages
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
@@ -16,20 +15,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from opentelemetry.instrumentation.hardware.cli.top.shapes import WARNING, Layout, Line
-from opentelemetry.instrumentation.hardware.cli.top.themes import Palette
+from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
-
-
-class Themed(App[None]):
-    """An application with a palette."""
-
-    palette: Palette
 
 
 def _strip(widget: Widget, line: Line, is_selected: bool = False) -> Strip:
     """Return a line in the width and the colours of a widget."""
-    assert isinstance(widget.app, Themed)
-    palette = widget.app.palette
+    palette = THEMES[widget.app.theme]
     styles = palette.selected if is_selected else palette.styles
     segments = [Segment(printable(text), styles[style]) for text, style in line if text]
     return Strip(segments).adjust_cell_length(widget.size.width, styles[""])
