@@ -25,10 +25,17 @@ _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 
 
 class _Hierarchy(NamedTuple):
-    """The groups of one controller from the process's own up to the root, and the version of their files."""
+    """The groups of one controller from the process's own up to the root, and the version of their files.
 
-    version: int
-    folders: Sequence[str]
+    There are none if the controller is not mounted.
+    """
+
+    version: int = 2
+    folders: Sequence[str] = ()
+
+    def folder(self, level: int) -> str:
+        """The folder of the group ``level`` levels above the process's own; empty if there is none."""
+        return self.folders[level] if level < len(self.folders) else ""
 
 
 class _Limit(NamedTuple):
@@ -68,9 +75,7 @@ class Cgroup:
         self._files = files
         self._process = process
         self._membership: bytes | None = None
-        self._cpu: _Hierarchy | None = None
-        self._accounting: _Hierarchy | None = None
-        self._memory: _Hierarchy | None = None
+        self._cpu = self._accounting = self._memory = _Hierarchy()
         self._is_container = False
         self._cpu_limit = self._memory_limit = _Limit(None, 0)
         self._stalled: dict[tuple[str, str], _Counter] = {}
@@ -79,10 +84,9 @@ class Cgroup:
     def refresh(self) -> None:
         """Find the groups and read their limits again: a process can move, and a running container can be resized."""
         self._find()
-        self._cpu_limit = _tightest(map(self._cpus, self._cpu.folders if self._cpu else ()))
-        is_v2 = self._memory is not None and self._memory.version == 2
-        file = "/memory.max" if is_v2 else "/memory.limit_in_bytes"
-        limits = (_number(self._read(folder + file)) for folder in (self._memory.folders if self._memory else ()))
+        self._cpu_limit = _tightest(map(self._cpus, self._cpu.folders))
+        file = "/memory.max" if self._memory.version == 2 else "/memory.limit_in_bytes"
+        limits = (_number(self._read(folder + file)) for folder in self._memory.folders)
         self._memory_limit = _tightest(limit if limit is not None and limit < _UNLIMITED else None for limit in limits)
 
     def limits(self) -> tuple[float | None, int | None]:
@@ -128,11 +132,11 @@ class Cgroup:
         paths = _paths(text)
         mounts = _mounts(mountinfo.decode(errors="surrogateescape"))
         hierarchies = [_hierarchy(controller, paths, mounts) for controller in ("cpu", "cpuacct", "memory")]
-        if any(each and len(each.folders) > 1 for each in hierarchies):
+        if any(len(each.folders) > 1 for each in hierarchies):
             # Version 1 has a group for each controller. If the process is in the root group of some controllers only,
             # these are ignored: a root group has the numbers of the whole machine.
             hierarchies = [
-                None if each and each.version == 1 and len(each.folders) == 1 else each for each in hierarchies
+                _Hierarchy() if each.version == 1 and len(each.folders) == 1 else each for each in hierarchies
             ]
         self._cpu, self._accounting, self._memory = hierarchies
         # The root file system is an overlay. With the group "/", this means a container in a cgroup namespace.
@@ -147,7 +151,7 @@ class Cgroup:
 
     def _cpus(self, folder: str) -> float | None:
         """Return the limit of a group: quota over period."""
-        if self._cpu is not None and self._cpu.version == 2:
+        if self._cpu.version == 2:
             quota, _, period = self._read(folder + "/cpu.max").partition(b" ")
         else:
             quota, period = self._read(folder + "/cpu.cfs_quota_us"), self._read(folder + "/cpu.cfs_period_us")
@@ -157,16 +161,16 @@ class Cgroup:
 
     def _cpu_time(self, level: int, stat: bytes) -> float | None:
         """Seconds of CPU time of the group ``level`` levels above the process's own."""
-        if self._accounting is None or self._accounting.version == 2:
-            return self._time.read(_folder(self._cpu, level), _seconds(_entry(stat, b"usage_usec"), 1e6))
-        if self._cpu is None or len(self._cpu.folders) != len(self._accounting.folders):
+        if self._accounting.version == 2:
+            return self._time.read(self._cpu.folder(level), _seconds(_entry(stat, b"usage_usec"), 1e6))
+        if len(self._cpu.folders) != len(self._accounting.folders):
             level = 0  # the two controllers of version 1 have different groups
         usage = _number(self._read_at(self._accounting, level, "cpuacct.usage"))
-        return self._time.read(_folder(self._accounting, level), _seconds(usage, 1e9))
+        return self._time.read(self._accounting.folder(level), _seconds(usage, 1e9))
 
     def _throttling(self, level: int, stat: bytes) -> dict[str, float | None]:
         """Seconds, periods and throttled periods of the group ``level`` levels above the process's own."""
-        folder = _folder(self._cpu, level)
+        folder = self._cpu.folder(level)
         seconds = _seconds(_entry(stat, b"throttled_usec"), 1e6)
         if seconds is None:
             seconds = _seconds(_entry(stat, b"throttled_time"), 1e9)  # version 1
@@ -180,37 +184,32 @@ class Cgroup:
         """Seconds of stall by resource and kind: of the group that limits the CPU, or memory. Version 1 has none."""
         limits = (self._cpu, self._cpu_limit), (self._memory, self._memory_limit)
         for (hierarchy, limit), resources in zip(limits, (("cpu",), ("memory", "io"))):
-            if hierarchy is None or hierarchy.version == 1:
+            if hierarchy.version == 1:
                 continue
             for resource in resources:
                 text = self._read_at(hierarchy, limit.level, f"{resource}.pressure")
                 stalled = pressure(text + b"\n")
                 for kind, seconds in stalled.items():
                     counter = self._stalled.setdefault((resource, kind), _Counter())
-                    total = counter.read(_folder(hierarchy, limit.level), seconds)
+                    total = counter.read(hierarchy.folder(limit.level), seconds)
                     if total is not None:
                         yield (resource, kind), total
 
     def _memory_usage(self, level: int) -> tuple[int | None, int | None]:
         """Bytes in use, and bytes in use without inactive page cache, which can be reclaimed."""
-        is_v1 = self._memory is not None and self._memory.version == 1
+        is_v1 = self._memory.version == 1
         used = _number(self._read_at(self._memory, level, "memory.usage_in_bytes" if is_v1 else "memory.current"))
         stat = self._read_at(self._memory, level, "memory.stat")
         reclaimable = _entry(stat, b"total_inactive_file" if is_v1 else b"inactive_file")
         return used, None if used is None or reclaimable is None else max(0, used - reclaimable)
 
-    def _read_at(self, hierarchy: _Hierarchy | None, level: int, file: str) -> bytes:
+    def _read_at(self, hierarchy: _Hierarchy, level: int, file: str) -> bytes:
         """The content of a file of the group ``level`` levels above the process's own; empty if it cannot be read."""
-        folder = _folder(hierarchy, level)
+        folder = hierarchy.folder(level)
         return self._read(f"{folder}/{file}") if folder else b""
 
     def _read(self, path: str) -> bytes:
         return read_or_empty(self._files, path).strip()
-
-
-def _folder(hierarchy: _Hierarchy | None, level: int) -> str:
-    """The folder of the group ``level`` levels above the process's own; empty if it is not mounted."""
-    return hierarchy.folders[level] if hierarchy is not None and level < len(hierarchy.folders) else ""
 
 
 def _tightest(limits: Iterable[float | None]) -> _Limit:
@@ -233,13 +232,13 @@ def _seconds(value: int | None, per_second: float) -> float | None:
     return None if value is None else value / per_second
 
 
-def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Hierarchy | None:
-    """The groups of a controller, of version 1 if it is mounted there, else of version 2; None if not mounted."""
+def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Hierarchy:
+    """The groups of a controller: of version 1 if it is mounted there, else of version 2."""
     for name, version in ((controller, 1), ("", 2)):
         if name in paths and name in mounts:
             root, point = mounts[name]
             return _Hierarchy(version, _folders(paths[name], root, point))
-    return None
+    return _Hierarchy()
 
 
 def _paths(text: str) -> dict[str, str]:
