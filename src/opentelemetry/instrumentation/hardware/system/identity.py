@@ -81,27 +81,22 @@ def container(files: Files | None) -> dict[str, str]:
 def process(pid: int, files: Files | None) -> dict[str, str | int]:
     """Return ``process.pid`` and ``process.creation.time`` (ISO 8601) of a process."""
     found: dict[str, str | int] = {"process.pid": pid}
-    seconds = _creation_time(pid, files)
-    if seconds is not None:
-        time = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
-        found["process.creation.time"] = time.replace("+00:00", "Z")
-    return found
-
-
-def _creation_time(pid: int, files: Files | None) -> float | None:
-    """Return when a process was created, in Unix seconds."""
+    seconds = None  # Unix seconds
     if files is None:
         import psutil
 
         with suppress(psutil.Error):
-            return float(psutil.Process(pid).create_time())
-        return None
-    # Our own not by number: /proc can belong to another PID namespace.
-    path = "/proc/self/stat" if pid == os.getpid() else f"/proc/{pid}/stat"
-    with suppress(OSError, IndexError, ValueError):
-        booted = entry(files.read("/proc/stat"), b"\nbtime ")
-        return None if booted is None else booted + int(stat(files.read(path))[19]) / TICKS
-    return None
+            seconds = float(psutil.Process(pid).create_time())
+    else:
+        # Our own not by number: /proc can belong to another PID namespace.
+        path = "/proc/self/stat" if pid == os.getpid() else f"/proc/{pid}/stat"
+        with suppress(OSError, IndexError, ValueError):
+            booted = entry(files.read("/proc/stat"), b"\nbtime ")
+            seconds = None if booted is None else booted + int(stat(files.read(path))[19]) / TICKS
+    if seconds is not None:
+        time = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
+        found["process.creation.time"] = time.replace("+00:00", "Z")
+    return found
 
 
 def _text(files: Files | None, path: str) -> str:

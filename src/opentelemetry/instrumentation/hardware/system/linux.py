@@ -221,6 +221,10 @@ class LinuxMachine:
         read, written = procfs.entry(io, b"\nread_bytes: "), procfs.entry(io, b"\nwrite_bytes: ")
         if usage and io:
             read, written = usage.read, usage.written
+        descriptors = None
+        if not has_ended:
+            with suppress(OSError):
+                descriptors = self._files.count(folder + "/fd")
         is_counted = minor > 0  # gVisor counts neither page faults, nor switches, nor bytes
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
@@ -237,7 +241,7 @@ class LinuxMachine:
             written=written if is_counted else None,
             reads=procfs.entry(io, b"\nsyscr: "),
             writes=procfs.entry(io, b"\nsyscw: "),
-            descriptors=None if has_ended else self._count(folder + "/fd"),
+            descriptors=descriptors,
         )
 
     def resident(self, pid: int) -> int | None:
@@ -308,9 +312,3 @@ class LinuxMachine:
 
     def _read(self, path: str) -> bytes:
         return read_or_empty(self._files, path)
-
-    def _count(self, path: str) -> int | None:
-        try:
-            return self._files.count(path)
-        except OSError:
-            return None

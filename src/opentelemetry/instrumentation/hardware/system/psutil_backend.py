@@ -237,23 +237,19 @@ class PsutilMachine:
         tree = [TreeProcess(pid, 0, 0.0, me.uptime, me.user + me.system, 0.0, me.resident or 0, me.threads or 0)]
         for child in self.descendants(pid):
             with suppress(ProcessLookupError):
-                tree.append(self._tree_process(child))
+                each = self._attributes_of(child, ["cpu_times", "num_threads", "memory_info", "create_time"])
+                process = TreeProcess(
+                    pid=child,
+                    parent=0,  # needed only for reaped_cpu_time, which macOS and Windows do not report
+                    started=each["create_time"],
+                    age=self._now() - each["create_time"],
+                    cpu_time=each["cpu_times"]["user"] + each["cpu_times"]["system"],
+                    reaped_cpu_time=0.0,
+                    resident=each["memory_info"]["rss"],
+                    threads=each["num_threads"],
+                )
+                tree.append(process)
         return tree
-
-    def _tree_process(self, pid: int) -> TreeProcess:
-        names = ["cpu_times", "num_threads", "memory_info", "create_time"]
-        each = self._attributes_of(pid, names)
-        times = each["cpu_times"]
-        return TreeProcess(
-            pid=pid,
-            parent=0,  # needed only for reaped_cpu_time, which macOS and Windows do not report
-            started=each["create_time"],
-            age=self._now() - each["create_time"],
-            cpu_time=times["user"] + times["system"],
-            reaped_cpu_time=0.0,
-            resident=each["memory_info"]["rss"],
-            threads=each["num_threads"],
-        )
 
     def limits(self, pid: int) -> ProcessLimits:
         try:
