@@ -147,16 +147,17 @@ class Agent:
         while True:
             begin = time.monotonic()
             try:
-                reason, crashed = self._run_once()
-            except _SilentError:
+                ended = self._run_once()
+            except Exception as error:
+                ended = f"it cannot be started: {error}", False
+            if ended is None:
                 _LOG.warning("The agent does not respond; this process reports instead")
                 self._close_ledgers()
                 self._give_up()
                 return
-            except Exception as error:
-                reason, crashed = f"it cannot be started: {error}", False
             if self._stopping.is_set():
                 return
+            reason, crashed = ended
             failures = 1 if time.monotonic() - begin > _STABLE else failures + 1
             if failures > len(_PAUSES):
                 break
@@ -170,14 +171,10 @@ class Agent:
             _LOG.warning("The agent has ended %d times (%s); this process reports instead", failures, reason)
             self._give_up()
 
-    def _run_once(self) -> tuple[str, bool]:
-        """Run the agent until it ends.
+    def _run_once(self) -> tuple[str, bool] | None:
+        """Run the agent until it ends. Returns the reason, and whether it crashed; None if it does not respond.
 
-        Returns:
-            The reason, and whether it was a crash.
-
-        Raises:
-            _SilentError: It does not respond.
+        An agent does not respond if it is stopped, or if the system does not let it run.
         """
         arguments = ["run", "--attach", str(os.getpid()), "--agent"]
         if self._ledgers is not None and file_identity(self._ledgers) != self._identity:
@@ -207,7 +204,7 @@ class Agent:
                     if time.monotonic() > deadline:
                         break
                 elif silence > most:
-                    raise _SilentError
+                    return None
             last = self._log(child) or last
         finally:  # the next agent, or this process, must not report beside it
             child.kill()
@@ -232,10 +229,6 @@ class Agent:
             _LOG.warning("Agent: %s", line)
         self._logged += len(lines)
         return lines[-1] if lines else ""
-
-
-class _SilentError(Exception):
-    """The agent gives no sign of life: it is stopped, or the system does not let it run."""
 
 
 def _resource_variables(resource: Mapping[str, object]) -> dict[str, str]:
