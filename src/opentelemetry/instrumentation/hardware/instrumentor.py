@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
-from opentelemetry.metrics import MeterProvider, get_meter_provider
+from opentelemetry.metrics import get_meter_provider
 
 from opentelemetry.instrumentation.hardware.sdk import import_early
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -131,9 +131,13 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
                 provider = get_meter_provider()
+            if served == FORK_SERVER:  # measure the spans of its children, which have sessions of their own
+                config = Config.read(kwargs)
+                if config.spans != "off" and config.mode != "agent":
+                    from opentelemetry.instrumentation.hardware.spans.readings import Readings
+
+                    telemetry.record_spans(Readings(config), provider)
             if served:
-                if served == FORK_SERVER:
-                    self._serve_forks(provider, Config.read(kwargs))
                 return
             if (reason := shortage()) is not None:
                 raise MemoryError(reason)
@@ -154,13 +158,6 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 telemetry.start(provider, config, kwargs)
         except Exception as error:
             telemetry.fail(error)
-
-    def _serve_forks(self, provider: MeterProvider, config: Config) -> None:
-        """In a fork server, measure the spans of its children, which have sessions of their own."""
-        from opentelemetry.instrumentation.hardware.spans.readings import Readings
-
-        if config.spans != "off" and config.mode != "agent":
-            self._telemetry.record_spans(Readings(config), provider)
 
     def _start_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []

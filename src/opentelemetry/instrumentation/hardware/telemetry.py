@@ -11,7 +11,6 @@ import time
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import MeterProvider, get_meter_provider
@@ -93,9 +92,11 @@ class Telemetry:
             config: The settings.
             options: Those of them that were given in code.
         """
-        if config.mode == "agent" and _needs_agent(config) and self._start_agent(provider, config, options):
-            return
-        self._start_session(provider, config)
+        is_agent = config.mode == "agent"
+        if is_agent and not exports_metrics(os.environ):  # then an agent serves spans only
+            is_agent = config.spans != "off" and exports_any_spans()
+        if not (is_agent and self._start_agent(provider, config, options)):
+            self._start_session(provider, config)
 
     def fail(self, error: Exception) -> None:
         """Log why it could not start, and leave nothing behind."""
@@ -164,6 +165,10 @@ class Telemetry:
             _LOG.warning("%s; this process reports instead", reason)
             return False
 
+        def resource() -> Mapping[str, object]:
+            """Return that of the application, from the first of its providers that is the SDK's."""
+            return next(filter(None, map(resource_of, (provider, get_meter_provider(), get_tracer_provider()))), {})
+
         def give_up() -> None:
             with self.lock:
                 if self.agent is agent:
@@ -174,7 +179,6 @@ class Telemetry:
                         self.fail(error)
 
         ledgers = self._share_ledgers(config, provider) if config.spans != "off" else None
-        resource = partial(_resource_attributes, provider)
         check: Callable[[], None] = self.recorder.advance if self.recorder is not None else lambda: None
         agent = self.agent = Agent(options, resource, give_up, check, ledgers)
         agent.start()
@@ -304,15 +308,3 @@ class Telemetry:
             agent.stop()
         if reporter is not None:
             reporter.leave()
-
-
-def _resource_attributes(provider: MeterProvider) -> Mapping[str, object]:
-    """Return the resource attributes of the application, from the first of its providers that is the SDK's."""
-    return next(filter(None, map(resource_of, (provider, get_meter_provider(), get_tracer_provider()))), {})
-
-
-def _needs_agent(config: Config) -> bool:
-    """Whether an agent would have anything to export, or to read for spans."""
-    if exports_metrics(os.environ) or config.spans == "off":
-        return exports_metrics(os.environ)
-    return exports_any_spans()
