@@ -36,7 +36,7 @@ class Points:
     Args:
         view: The snapshot.
         first: The values at the first sample.
-        paths: The paths whose file systems are reported.
+        paths: Paths on the file systems to report.
         rank: The core that the process uses by ``LOCAL_RANK``; None without one.
         numbers: The numbers of the series of scraped metrics, by endpoint and name.
     """
@@ -105,7 +105,7 @@ class Points:
         return {index: str(facts[c.HW_ID]) for index, facts in found.items() if facts.get(c.HW_VENDOR) == vendor}
 
     def numbered(self, prefix: str) -> dict[int, str]:
-        """``hw.id`` of the devices whose ID is the prefix followed by a number."""
+        """``hw.id`` of the devices with this prefix and a number as their ID."""
         found = {device: re.fullmatch(f"(?:{prefix})([0-9]+)", device) for _, device, _ in self._index}
         return {int(match[1]): device for device, match in found.items() if match}
 
@@ -286,7 +286,7 @@ def _spaces(points: Points) -> dict[str, dict[str, Number]]:
 
 
 def _disks(points: Points, direction: str) -> dict[str, Number | None]:
-    """The increase of the block devices of the paths; of all disks in a container, whose root is no block device."""
+    """The increase of the block devices of the paths; of all disks in a container: its root is no block device."""
     found = points.increase(c.SYSTEM_DISK_IO, c.DEVICE, {c.DISK_DIRECTION: direction})
     devices = {str(attributes[c.DEVICE]) for _, attributes in points.all(c.SYSTEM_FILESYSTEM_USAGE)}
     chosen = {os.path.basename(os.path.realpath(device)) for device in devices} & found.keys()

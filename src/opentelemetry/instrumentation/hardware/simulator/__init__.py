@@ -1,4 +1,4 @@
-"""Simulated GPUs, for who has none: ``--simulate 8xH100:training``.
+"""Simulated GPUs, for machines without GPUs: ``--simulate 8xH100:training``.
 
 A :class:`.machine.Machine` has the physical state of each GPU as a function of time: use, power, heat, clocks, energy,
 memory, errors. :class:`.sources.nvidia.simulated.SimulatedNvml` answers from it in place of NVIDIA's library, so that

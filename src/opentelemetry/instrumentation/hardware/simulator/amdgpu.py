@@ -21,12 +21,12 @@ KFD: Final = "/sys/class/kfd/kfd"
 # Bits of ``indep_throttle_status``: a power limit, a temperature, and an external signal.
 _STATUS: Final = {"power": 0x01, "thermal": 0x01 << 32, "brake": 0x01 << 44, "": 0}
 
-# Whose time the counters of an MI300 have: PROCHOT, PPT and the temperature of the socket.
+# The reasons that an MI300 counts the time of: PROCHOT, PPT and the temperature of the socket.
 _RESIDENCY: Final = ("brake", "power", "thermal")
 
 
 def files(machine: Machine, pid: int) -> dict[str, Content]:
-    """Return all files that the driver adds to a machine, whose GPUs a program holds."""
+    """Return all files that the driver adds to a machine. The process with this PID holds the GPUs."""
     found: dict[str, str] = {
         "/sys/module/amdgpu/initstate": "live",
         "/sys/module/amdgpu/version": "6.16.13",

@@ -187,7 +187,7 @@ class Gpu:
 
 
 class Machine:
-    """A machine with simulated GPUs. They are brought up to the current time when they are asked.
+    """A machine with simulated GPUs. :meth:`advance` brings them up to the current time.
 
     Args:
         spec: What to simulate.

@@ -43,7 +43,7 @@ class Load(NamedTuple):
 
 
 class HostLoad(NamedTuple):
-    """What happens on a host whose program waits for it.
+    """What happens on a host that holds its program back.
 
     Attributes:
         program: CPUs that the program uses.
@@ -68,7 +68,7 @@ class HostLoad(NamedTuple):
         return min(1.0, self.others + min(1.0, max(0.0, self.program - cpu)))
 
 
-# Returns the load at a time in seconds, of a GPU by its index, of so many.
+# Returns the load of a GPU: at a time in seconds, by the index of the GPU and the number of GPUs.
 Scenario: TypeAlias = Callable[[float, int, int], Load]
 
 _TRAINING: Final = Load(busy=0.97, sm=0.9, tensor=0.62, dram=0.55, memory=0.82, pcie=0.06, links=0.35)
@@ -82,7 +82,7 @@ def _training(time: float, index: int, count: int) -> Load:
 
 
 def _inference(time: float, index: int, count: int) -> Load:
-    """A service whose traffic rises and falls."""
+    """A service. Its traffic rises and falls."""
     traffic = 0.45 + 0.25 * sin(2 * pi * (time / 45.0 + index / 7.0))
     return Load(busy=traffic, sm=0.7 * traffic, tensor=0.35 * traffic, dram=0.8 * traffic, memory=0.9, pcie=0.02)
 

@@ -1,4 +1,4 @@
-"""Who uses a device: the processes that its driver names, and whom their control groups belong to.
+"""Who uses a device: the processes that its driver names, and the owners of their control groups.
 
 ``/proc/PID/cgroup`` and ``/proc/PID/status`` may be read by every user. Paths of container runtimes:
 https://kubernetes.io/docs/setup/production-environment/container-runtimes/#cgroup-drivers; of SLURM:
@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.model import Attributes
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 from opentelemetry.instrumentation.hardware.system.identity import CONTAINER_IN_CGROUP, POD_IN_CGROUP
 
-Owner = Mapping[str, str]  # attributes of whom a process works for; empty if it is not known
+Owner = Mapping[str, str]  # attributes of a pod, job or user that a process works for; empty if unknown
 
 _JOB: Final = re.compile(r"/job_([0-9]{1,18})(?=/|$)", re.MULTILINE)
 _USER_SLICE: Final = re.compile(r"/user-([0-9]{1,10})\.slice/")
@@ -37,7 +37,7 @@ class HeldDevice(NamedTuple):
         number: Its index among the devices of the vendor; -1 for a part of a device.
         attributes: ``hw.id`` and the others that identify it.
         memory: Bytes of its memory in use; None if unknown.
-        users: For each process, whom it works for and its bytes of the memory; None if the driver does not list them.
+        users: For each process, its owner and its bytes of the memory; None if the driver does not list them.
         shares: For each of them, the share of the time in which it ran on the device; None if that is unknown.
     """
 
