@@ -16,7 +16,7 @@ import psutil
 import pytest
 from tests.sources.machines import dev, diskstats, metal, old, stat
 from tests.sources.reading import Portable, agrees, all_of, often, opened, rises_between, series_of, value
-from tests.sources.tree import Fabricated
+from tests.sources.tree import Fabricated, Tree
 from tests.support.children import run, started
 from tests.support.waiting import wait_for
 
@@ -504,3 +504,18 @@ def test_detail_devices_adds_what_is_not_hardware(drivers: Drivers | None) -> No
     hardware, interfaces, disks, links = names
     assert hardware <= disks == {*(psutil.disk_io_counters(perdisk=True) or {})}
     assert interfaces < links == {*psutil.net_io_counters(pernic=True)}
+
+
+ROUTES = "Iface\tDestination\tGateway\neth0\t000011AC\t00000000\n"
+NONE, HERE = "0" * 32, "fd" + "0" * 30
+ROUTES_6 = (
+    f"{HERE} 40 {NONE} 00 {NONE} 00000100 00000001 00000000 00000001     eth1\n"
+    f"{NONE} 00 {NONE} 00 {HERE} 00000400 00000002 00000000 00000003     eth0\n"
+    f"{NONE} 00 {NONE} 00 {NONE} ffffffff 00000001 00000000 00200200       lo\n"
+)
+
+
+@pytest.mark.parametrize("ipv6", ["", ROUTES_6])
+def test_container_with_a_default_route_of_ipv6_only_has_its_interface(ipv6: str) -> None:
+    files = {"/proc/net/dev": dev(["lo", "eth0", "eth1"], 1), "/proc/net/route": ROUTES, "/proc/net/ipv6_route": ipv6}
+    assert {*Fabricated(Tree(files)).machine().interfaces()} == ({"eth0"} if ipv6 else set())

@@ -137,7 +137,8 @@ class LinuxMachine:
         if self._hardware_interfaces is None or now - self._hardware_interfaces[0] >= _INTERFACES_PERIOD:
             names = [*filter(self._is_hardware_interface, names_or_empty(self._files, "/sys/class/net"))]
             if not names:
-                names = procfs.default_interfaces(self._read("/proc/net/route").decode(errors="replace"))
+                tables = (self._read(f"/proc/net/{name}").decode(errors="replace") for name in ("route", "ipv6_route"))
+                names = procfs.default_interfaces(*tables)
             self._hardware_interfaces = now, names
         return self._hardware_interfaces[1]
 

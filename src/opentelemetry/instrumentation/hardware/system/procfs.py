@@ -134,10 +134,14 @@ def net_dev(text: bytes, names: Sequence[str] | None) -> Iterator[tuple[str, Int
             )
 
 
-def default_interfaces(text: str) -> list[str]:
-    """``/proc/net/route``: the interfaces of the default routes."""
-    routes = text.splitlines()[1:]
-    return sorted({columns[0] for line in routes if len(columns := line.split()) > 1 and columns[1] == "00000000"})
+def default_interfaces(routes: str, routes6: str) -> list[str]:
+    """``/proc/net/route`` and ``/proc/net/ipv6_route``: the interfaces of the default routes."""
+    found = {
+        columns[0] for line in routes.splitlines() if len(columns := line.split()) > 1 and columns[1] == "00000000"
+    }
+    default = f"{0:032x} 00 "  # the kernel adds one that refuses, of the loopback interface
+    found |= {line.split()[-1] for line in routes6.splitlines() if line.startswith(default)} - {"lo"}
+    return sorted(found)
 
 
 def sockstat(text: bytes) -> dict[str, dict[str, int]]:
