@@ -9,7 +9,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -99,7 +99,7 @@ def endpoints(value: object) -> Endpoints:
         if re.match(r"\s*https?://", value):
             raise EndpointConfigError(f"a URL needs a name before it, such as app={redacted(value.strip())}")
         value = _pairs(value.split(",")) if "=" in value else _file(value.strip())
-    elif isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+    elif isinstance(value, (list, tuple)) and _are_texts(value):
         value = _pairs(value)
     if not isinstance(value, Mapping) or not value:
         raise EndpointConfigError("it contains no endpoint")
@@ -242,13 +242,13 @@ def filters(value: object) -> Words:
             value = json.loads(text) if text[:1] in ("[", "{") else expressions(text)
         except (ValueError, RecursionError) as error:
             raise EndpointConfigError(f"is not JSON: {error}") from None
-    pairs = dict.fromkeys(value) if isinstance(value, (list, tuple)) and all(map(_is_text, value)) else value
+    pairs = dict.fromkeys(value) if isinstance(value, (list, tuple)) and _are_texts(value) else value
     if not isinstance(pairs, Mapping) or not pairs:
         raise EndpointConfigError(_FORM)
     parsed: dict[str, dict[str, str]] = {}
     problems = []
     for name, labels in pairs.items():
-        if not isinstance(labels or {}, Mapping) or not all(map(_is_text, [name, *(labels or {})])):
+        if not isinstance(labels or {}, Mapping) or not _are_texts([name, *(labels or {})]):
             raise EndpointConfigError(_FORM)
         try:
             for expression in (name, *(labels or {}).values()):
@@ -268,8 +268,8 @@ def expressions(text: str) -> list[str]:
     return list(filter(None, map(str.strip, re.split(r",(?!\d*\})", text))))
 
 
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 _FORM: Final = "is neither a list of regular expressions nor a mapping of each to {label: expression}"
