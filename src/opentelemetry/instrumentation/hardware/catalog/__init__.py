@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.catalog import gpu, hardware, host, npu, own, process, scraped
+from opentelemetry.instrumentation.hardware.catalog import gpu, hardware, host, npu, own, process
 from opentelemetry.instrumentation.hardware.catalog.attributes import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.errors import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.events import *  # noqa: F403
@@ -20,7 +20,6 @@ from opentelemetry.instrumentation.hardware.catalog.host import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.npu import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.own import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.process import *  # noqa: F403
-from opentelemetry.instrumentation.hardware.catalog.scraped import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.catalog.spans import *  # noqa: F403
 from opentelemetry.instrumentation.hardware.model import Metric
 
@@ -45,7 +44,7 @@ DETAILS: Final[Mapping[str, str]] = {
 # Every metric, in the order of the modules.
 CATALOG: Final[tuple[Metric, ...]] = tuple(
     value
-    for module in (host, gpu, hardware, npu, process, scraped, own)
+    for module in (host, gpu, hardware, npu, process, own)
     for value in vars(module).values()
     if isinstance(value, Metric)
 )

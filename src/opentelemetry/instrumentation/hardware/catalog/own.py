@@ -1,14 +1,40 @@
-"""Metrics about this package."""
+"""Metrics about this package and the endpoints that it scrapes. Scraped metrics keep their names and are not here."""
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.catalog.attributes import REQUEST_MODEL, SOURCE, SPAN_KIND, SPAN_NAME
+from opentelemetry.instrumentation.hardware.catalog.attributes import (
+    OPENMETRICS_ENDPOINT,
+    REQUEST_MODEL,
+    SERVER_ADDRESS,
+    SERVER_PORT,
+    SOURCE,
+    SPAN_KIND,
+    SPAN_NAME,
+)
 from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, histogram
 from opentelemetry.instrumentation.hardware.model import Scope
 
 # A table: the lines of a row are its name, help text, source and options.
 # fmt: off
 
+OPENMETRICS_UP = gauge(
+    "openmetrics.up", "{endpoint}", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "1 if the latest scrape of an endpoint succeeded, otherwise 0.",
+    source="the endpoints of OPENMETRICS",
+    standard=False,
+)
+OPENMETRICS_DURATION = gauge(
+    "openmetrics.scrape.duration", "s", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "Duration of the latest scrape, until the whole page was received.",
+    source="the endpoints of OPENMETRICS",
+    standard=False,
+)
+OPENMETRICS_DROPPED = gauge(
+    "openmetrics.scrape.dropped", "{series}", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "Series of the latest scrape that match the filters but exceed a limit. otel-hardware doctor names the limit.",
+    source="the endpoints of OPENMETRICS",
+    standard=False,
+)
 SOURCE_UP = gauge(
     "otel_hardware.source.up", "{source}", (SOURCE,),
     "1 if a source is being read, 0 if it failed, timed out or returned invalid data.",
