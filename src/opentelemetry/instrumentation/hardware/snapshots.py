@@ -116,11 +116,11 @@ class HardwareSnapshot(NamedTuple):
                     "name": each.name,
                     "type": each.type,
                     "facts": dict(each.facts),
-                    "values": [_plain(value) for value in each.values],
+                    "values": [_as_dict(value) for value in each.values],
                 }
                 for each in self.devices
             ],
-            "values": [_plain(each) for each in self.values],
+            "values": [_as_dict(each) for each in self.values],
             "missing": [*self.missing],
         }
 
@@ -144,12 +144,12 @@ def snapshot(window: float = 1.0, **settings: Any) -> HardwareSnapshot:
         session.start()
         viewer = Viewer(session)
         time.sleep(window)
-        return _plainly(viewer.collect())
+        return _of_view(viewer.collect())
     finally:
         session.close()
 
 
-def _plainly(view: View) -> HardwareSnapshot:
+def _of_view(view: View) -> HardwareSnapshot:
     values = [
         Value(metric.name, value, metric.unit, dict(attributes), view.rates.get(Series(metric, attributes)))
         for metric, points in view.rows()
@@ -173,5 +173,5 @@ def _plainly(view: View) -> HardwareSnapshot:
     return HardwareSnapshot(view.time, view.window, accelerators_first, values, [*view.unsupported])
 
 
-def _plain(value: Value) -> dict[str, Any]:
+def _as_dict(value: Value) -> dict[str, Any]:
     return {**value._asdict(), "attributes": dict(value.attributes)}
