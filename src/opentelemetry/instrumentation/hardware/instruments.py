@@ -37,7 +37,6 @@ from opentelemetry.instrumentation.hardware.sdk import (
     is_shut_down,
     readers,
     replace_locks,
-    restart_readers,
     scopes,
     set_name,
     thread_of,
@@ -170,10 +169,6 @@ class Instruments:
                 abandon_connections(exporter_of(reader))
         except Exception:  # another version of the SDK or of urllib3
             _LOG.debug("The exporters could not be made ready after a fork", exc_info=True)
-
-    def restart(self) -> None:
-        """Run the fork hooks of the SDK in the child of a fork that ran none, so that its readers have threads."""
-        restart_readers(self._real_provider())
 
     # -- callbacks: no lock, no wait, no exception
 

@@ -28,6 +28,7 @@ from opentelemetry.instrumentation.hardware.sdk import (
     is_instrumented,
     is_proxy,
     resource_of,
+    restart_readers,
 )
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
@@ -288,7 +289,7 @@ class Telemetry:
     def restart_readers(self, provider: MeterProvider) -> None:
         """Let the readers of a provider export in the child of a fork that ran no fork hooks, as those would."""
         try:
-            self._instruments_of(provider).restart()
+            restart_readers(get_meter_provider() if is_proxy(provider) else provider)
         except Exception:
             _LOG.debug("The MeterProvider could not be restarted after a fork", exc_info=True)
 
