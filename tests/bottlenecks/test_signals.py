@@ -45,3 +45,11 @@ def test_cpus_are_a_mean_with_and_without_a_series_for_each() -> None:
 
 def test_what_no_source_reports_is_absent() -> None:
     assert not {"busy", "io_stall", "quota", "program", "xids", "nvlinks"} & of().keys()
+
+
+def test_affinity_limits_the_cpus_of_the_program() -> None:
+    machine = [c.SYSTEM_CPU_LOGICAL_COUNT(64), c.CONTAINER_CPU_LIMIT(32.0)]
+    tree = [c.PROCESS_TREE_COUNT(9), c.PROCESS_TREE_CPU_UTILIZATION(0.5)]
+    signals = of(*machine, *tree, c.PROCESS_CPU_LIMIT(8))
+    assert (signals["cpus"], signals["program_cpus"], signals["program"]) == (8, 4.0, 0.5)
+    assert of(*machine, *tree)["cpus"] == 32.0

@@ -74,7 +74,9 @@ SIGNALS: Final[Mapping[str, Signal]] = {
     "host_busy": Signal("CPUs of the host", "system.cpu.utilization"),
     "major_faults": Signal("pages read from disk", "process.paging.faults major", "/s"),
     "oom_kills": Signal("processes killed for lack of memory", "system.memory.linux.oom_kills", "/s"),
-    "cpus": Signal("CPUs that the program may use", "container.cpu.limit, system.cpu.logical.count", ""),
+    "cpus": Signal(
+        "CPUs that the program may use", "process.cpu.limit, container.cpu.limit, system.cpu.logical.count", ""
+    ),
     "program": Signal("CPUs of the program in use", "process.tree.cpu.utilization, process.cpu.time"),
     "program_cpus": Signal("CPUs that the program uses", "process.tree.cpu.utilization, process.cpu.time", ""),
     "program_share": Signal("the program's part of it", "process.cpu.time, system.cpu.utilization"),
@@ -200,7 +202,8 @@ _KEYS: Final = {
 
 def _of_host(source: _Source) -> Iterator[tuple[str, float | None]]:
     limit, count = source.gauge(c.CONTAINER_CPU_LIMIT, {}), source.gauge(c.SYSTEM_CPU_LOGICAL_COUNT, {})
-    cpus = limit if limit is not None else count
+    allowed = source.gauge(c.PROCESS_CPU_LIMIT, {})  # absent without a program
+    cpus = next((each for each in (allowed, limit, count) if each is not None), None)
     yield "cpus", cpus
     periods = source.rate(c.CONTAINER_CPU_PERIODS, {})
     if limit is None and source.gauge(c.CONTAINER_MEMORY_USAGE, {}) is not None:

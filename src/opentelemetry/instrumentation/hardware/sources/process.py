@@ -80,7 +80,6 @@ class Process(Source):
         self._machine.process(self.context.pid)
         self._is_own = self.context.pid == os.getpid()
         self._gc = [(metric, key) for metric, key in _GC.items() if self._is_own and self.context.config.wants(metric)]
-        self._wants_limit = self.context.config.wants(c.PROCESS_CPU_LIMIT)
         self._total_memory = self._machine.total_memory()
         self._read_limits()
         self._available_cpu = 0.0  # CPU seconds that the process could have used so far
@@ -130,8 +129,7 @@ class Process(Source):
         if self._last_resident is not None:
             yield self._series[c.PROCESS_MEMORY_USAGE](self._last_resident)
             yield self._series[c.PROCESS_MEMORY_PEAK](self._last_resident)
-            if self._wants_limit:
-                yield self._series[c.PROCESS_CPU_LIMIT](self._cpus)
+            yield self._series[c.PROCESS_CPU_LIMIT](self._cpus)
             if self._memory_limit:
                 yield self._series[c.PROCESS_MEMORY_UTILIZATION](self._last_resident / self._memory_limit)
 
