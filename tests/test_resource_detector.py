@@ -45,6 +45,14 @@ def test_host_and_process_are_those_of_this_process(monkeypatch: pytest.MonkeyPa
     assert found["service.instance.id"]
 
 
+@pytest.mark.parametrize(("value", "expected"), [("", None), ("none", None), ("8xV100", None), ("2xT4:hot@7", True)])
+def test_gpus_are_simulated_if_the_setting_says_so(
+    monkeypatch: pytest.MonkeyPatch, value: str, expected: bool | None
+) -> None:
+    found = detected(monkeypatch, {"OTEL_PYTHON_HARDWARE_SIMULATE": value})
+    assert found.get("otel_hardware.simulated") is expected
+
+
 @pytest.mark.parametrize(
     ("environ", "job"),
     [

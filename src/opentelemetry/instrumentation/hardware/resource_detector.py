@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from contextlib import suppress
 from typing import Any
 
 from opentelemetry.sdk import resources
@@ -57,8 +58,12 @@ class HardwareJobDetector(ResourceDetector):
         """
         files = _files()
         found: dict[str, str | int] = {**identity.host(files), **identity.container(files), **of_process(os.getpid())}
-        if os.environ.get(f"{PREFIX}SIMULATE"):
-            found[SIMULATED] = True
+        if simulated := os.environ.get(f"{PREFIX}SIMULATE", ""):
+            from opentelemetry.instrumentation.hardware.simulator.machine import Spec  # rarely needed
+
+            with suppress(ValueError):  # "none", or an invalid value: nothing is simulated
+                Spec.parse(simulated)
+                found[SIMULATED] = True
         job = read_job(os.environ)
         of_job = {
             "training_job.id": job.id,
