@@ -305,6 +305,16 @@ def test_theme_suits_the_terminal(answer: str, variable: str, expected: str) -> 
         assert themes.of_terminal() == expected
 
 
+@pytest.mark.skipif(os.name == "nt", reason="there is no pty")
+def test_terminal_that_hangs_up_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    answers = iter([b"\x1b]11;", b""])
+    monkeypatch.setattr("select.select", lambda *_: ([theirs], [], []))
+    monkeypatch.setattr("os.read", lambda *_: next(answers))
+    with open(theirs) as terminal, open(ours, "wb"), patch.object(sys, "stdin", terminal):
+        assert themes._ask("?") == "\x1b]11;"
+
+
 def test_themes_have_the_same_styles() -> None:
     dark, light = themes.THEMES["dark"], themes.THEMES["light"]
     assert dark.styles.keys() == light.styles.keys() == dark.selected.keys() == light.selected.keys()

@@ -134,11 +134,10 @@ def _ask(question: str) -> str:
             sys.stdout.write(question)
             sys.stdout.flush()
             end = time.monotonic() + _WAIT
-            while (
-                not re.search(r"\x1b\[\?[\d;]*c", answer)
-                and select.select([terminal], [], [], max(0.0, end - time.monotonic()))[0]
-            ):
-                answer += os.read(terminal, 256).decode("ascii", "replace")
+            while not re.search(r"\x1b\[\?[\d;]*c", answer) and (left := end - time.monotonic()) > 0.0:
+                if not select.select([terminal], [], [], left)[0] or not (read := os.read(terminal, 256)):
+                    break  # it does not answer, or has hung up
+                answer += read.decode("ascii", "replace")
         finally:
             termios.tcsetattr(terminal, termios.TCSANOW, before)
     return answer
