@@ -305,8 +305,8 @@ def _network(points: Points, direction: str) -> Number | None:
     return sum(found.values()) if found else None
 
 
-def _share(part: Metric, whole: Metric) -> OfDevice:
-    return lambda points, device: _percent(points.get(part, NONE, device), points.get(whole, NONE, device))
+def _share(part: Metric, whole: Metric, attributes: Attributes = NONE) -> OfDevice:
+    return lambda points, device: _percent(points.get(part, NONE, device), points.get(whole, attributes, device))
 
 
 def _first(*formulas: OfDevice) -> OfDevice:
@@ -317,11 +317,6 @@ def _first(*formulas: OfDevice) -> OfDevice:
         return next((each for each in found if each is not None), None)
 
     return value
-
-
-def _power_percent(points: Points, gpu: str) -> Number | None:
-    limit = points.get(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"}, gpu)
-    return _percent(points.get(c.HW_POWER, NONE, gpu), limit)
 
 
 def _apple_power(points: Points, gpu: str) -> Number | None:
@@ -510,6 +505,7 @@ _MEMORY_SHARE = _first(
     _share(c.HW_GPU_MEMORY_USAGE, c.HW_GPU_MEMORY_LIMIT), _series(c.HW_GPU_MEMORY_UTILIZATION, factor=100)
 )
 _MEMORY_METRICS = (c.HW_GPU_MEMORY_USAGE, c.HW_GPU_MEMORY_LIMIT, c.HW_GPU_MEMORY_UTILIZATION)
+_POWER_SHARE = _share(c.HW_POWER, c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"})
 _POWER_METRICS = (c.HW_POWER, c.HW_POWER_LIMIT)
 
 # The keys that W&B repeats as ``gpu.process.{i}`` for a GPU that the process uses.
@@ -526,7 +522,7 @@ _OF_PROCESSES = (
     _row(
         "gpu.{i}.enforcedPowerLimitWatts", "W", "enforced power limit", c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"}
     ),
-    ("gpu.{i}.powerPercent", "%", "power draw / enforced power limit", _power_percent, _POWER_METRICS, ""),
+    ("gpu.{i}.powerPercent", "%", "power draw / enforced power limit", _POWER_SHARE, _POWER_METRICS, ""),
 )  # fmt: skip
 
 _CORRECTED = "corrected errors of the device memory since the driver was loaded"
@@ -612,7 +608,7 @@ AMD: Final = _each(
     _row("gpu.{i}.memoryOverDrive", "%", "overdrive of the memory clock", c.HW_GPU_MEMORY_OVERDRIVE_RATIO, factor=100),
     _row("gpu.{i}.temp", "°C", "temperature of the memory", c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: "memory"}),
     _row("gpu.{i}.powerWatts", "W", "power", c.HW_POWER),
-    ("gpu.{i}.powerPercent", "%", "power / power limit", _power_percent, _POWER_METRICS, ""),
+    ("gpu.{i}.powerPercent", "%", "power / power limit", _POWER_SHARE, _POWER_METRICS, ""),
 )  # fmt: skip
 
 APPLE: Final = _each(
