@@ -214,10 +214,10 @@ def _of_host(source: _Source) -> Iterator[tuple[str, float | None]]:
         kind = {c.PRESSURE_RESOURCE: resource, c.PRESSURE_KIND: "some"}
         stall = source.rate(c.CONTAINER_PRESSURE_TIME, kind)
         yield f"{resource}_stall", source.rate(c.SYSTEM_PRESSURE_TIME, kind) if stall is None else stall
-    modes = {mode: source.mean(c.SYSTEM_CPU_UTILIZATION, {c.CPU_MODE: mode}) for mode in _MODES}
-    yield "iowait", modes["iowait"]
-    yield "steal", modes["steal"]
-    host_busy = _sum([modes[mode] for mode in ("user", "nice", "system", "interrupt")])
+    for mode in ("iowait", "steal"):
+        yield mode, source.mean(c.SYSTEM_CPU_UTILIZATION, {c.CPU_MODE: mode})
+    modes = ("user", "nice", "system", "interrupt")
+    host_busy = _sum([source.mean(c.SYSTEM_CPU_UTILIZATION, {c.CPU_MODE: mode}) for mode in modes])
     yield "host_busy", host_busy
     yield "major_faults", source.rate(c.PROCESS_PAGING_FAULTS, {c.FAULT_TYPE: "major"})
     yield "oom_kills", source.rate(c.SYSTEM_MEMORY_OOM_KILLS, {})
@@ -230,9 +230,6 @@ def _of_host(source: _Source) -> Iterator[tuple[str, float | None]]:
     yield "program", _share(used, cpus)
     if used is not None and host_busy and count:
         yield "program_share", used / (host_busy * count)
-
-
-_MODES: Final = ("user", "nice", "system", "interrupt", "iowait", "steal")
 
 
 def _share(part: float | None, whole: float | None) -> float | None:
