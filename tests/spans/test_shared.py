@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -79,6 +80,57 @@ def test_agent_knows_whether_a_span_is_open(descriptor: int) -> None:
     assert seen.due(0.1, 100.0, 0.0) == pytest.approx(100.1)
     demand.end(1)
     assert seen.due(0.1, 100.0, 0.0) == 101.0
+
+
+def test_spans_of_each_forked_process_count(descriptor: int) -> None:
+    """The end of one hid the open spans of the others, and a child kept those of its parent."""
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
+
+    demand = AgentReadings(descriptor, Config.read({})).demand
+    seen = AgentDemand(descriptor)
+    demand.begin(1, 90.0)
+    orders, answers = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:
+        demand.join()
+        while order := os.read(orders[0], 1):  # a span begins or ends
+            demand.begin(2, 91.0) if order == b"b" else demand.end(2)
+            os.write(answers[1], order)
+        os._exit(1)
+
+    def tell(order: bytes) -> None:
+        os.write(orders[1], order)
+        os.read(answers[0], 1)
+
+    try:
+        tell(b"b")
+        tell(b"e")
+        assert seen.is_open, "the end in the child hides the span of the program"
+        tell(b"b")
+        demand.end(1)
+        assert seen.is_open, "the end in the program hides the span of the child"
+        tell(b"e")
+        assert not seen.is_open, "the child has a span of its parent"
+        tell(b"b")
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        for end in (*orders, *answers):
+            os.close(end)
+    assert not seen.is_open, "the child was killed while a span was open"
+
+
+def test_each_span_asks_an_agent_for_a_reading(descriptor: int) -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
+
+    demand = AgentReadings(descriptor, Config.read({})).demand
+    seen = AgentDemand(descriptor)
+    demand.is_tracing = True
+    seen.due(0.1, 10.0, 0.0)  # the first reading was long ago
+    for start in (100.0, 100.5):
+        demand.begin(1, start)
+        demand.end(1)
+        assert seen.due(0.1, start - 0.1, 0.0) == start
 
 
 def test_more_devices_than_there_is_room_for_are_left_out(descriptor: int) -> None:

@@ -24,6 +24,7 @@ from opentelemetry.instrumentation.hardware.pipeline.lock_file import HAS_LOCKS,
 from opentelemetry.instrumentation.hardware.settings import JOB, PREFIX
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 from opentelemetry.instrumentation.hardware.system.job import byte_of, job_of
+from opentelemetry.instrumentation.hardware.system.tree import runs
 
 _LOG = logging.getLogger(__name__)
 
@@ -219,11 +220,7 @@ def _runs_as(user: int, pid: int) -> bool:
         with open(f"/proc/{pid}/status", "rb") as file:  # the owner of the folder may be root instead
             return any(line.startswith(b"Uid:") and int(line.split()[2]) == user for line in file)
     except OSError:
-        try:
-            os.kill(pid, 0)
-        except OSError as error:
-            return error.errno == errno.EPERM
-        return True
+        return runs(pid)
 
 
 def reports_itself(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from math import inf, nan
@@ -69,15 +70,15 @@ _KINDS: Final = {"cpu": PACKAGE, "": PROCESS, "memory": 0}
 
 _CONFIGURED: Final = frozenset({"application_clocks"})  # reasons of throttling that are a setting of the user
 
-TRACING, OPEN, ASKED = range(3)
+TRACING, ASKED, OPEN = range(3)
 
 
 class Demand:
     """When spans need readings. One object for all sources of a session.
 
     Args:
-        memory: Whether there is a TracerProvider, whether a recorded span is open, and when the newest one started, in
-            monotonic seconds.
+        memory: Whether there is a TracerProvider, when a recorded span started that wants a reading, in monotonic
+            seconds, and the PIDs of the processes that have recorded spans open.
 
     Attributes:
         ready: From when on the start of a span may cause a reading, in monotonic seconds.
@@ -87,9 +88,15 @@ class Demand:
     poll: float = inf
 
     def __init__(self, memory: MutableSequence[float] | memoryview[float] | None = None) -> None:
-        self._memory = [0.0, 0.0, -inf] if memory is None else memory
-        self._open: set[int] = set()
+        self._memory = [0.0, -inf, 0.0] if memory is None else memory
         self._first = inf  # when the first reading was made
+        self.join()
+
+    def join(self) -> None:
+        """Record the spans of this process. A forked child, which has none of those of its parent, calls it again."""
+        self._pid = os.getpid()
+        self._place = OPEN + self._pid % (len(self._memory) - OPEN)
+        self._open: set[int] = set()
         self.ready = -inf
 
     @property
@@ -104,12 +111,12 @@ class Demand:
     @property
     def is_open(self) -> bool:
         """Whether a recorded span is open."""
-        return self._memory[OPEN] != 0.0
+        return any(self._memory[OPEN:])
 
     def begin(self, key: int, now: float) -> bool:
         """Record that a span started. Returns whether a reading is wanted at once. No lock, no wait."""
         self._open.add(key)
-        self._memory[OPEN] = 1.0
+        self._memory[self._place] = self._pid
         if now < self.ready:
             return False
         self.ready = inf  # until it is made
@@ -120,7 +127,7 @@ class Demand:
         """Record that a span ended, or was forgotten without an end."""
         self._open.discard(key)
         if not self._open:
-            self._memory[OPEN] = 0.0
+            self._memory[self._place] = 0.0
 
     def due(self, interval: float, last: float, duration: float) -> float:
         """Return when the next reading is due.

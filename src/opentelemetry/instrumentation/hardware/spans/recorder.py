@@ -185,6 +185,7 @@ class SpanRecorder:
         if self._pid != os.getpid():
             self._session = None
             if session.serves_children:
+                session.demand.join()
                 self._use(session)
             else:
                 self.start(session.config)
@@ -200,17 +201,16 @@ class SpanRecorder:
     def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
         """Measure a span that ends."""
         session = self._session
-        if session is None:
+        if session is None or opened.pid != os.getpid():
             return
         if opened.operation is not None:
-            if opened.pid == os.getpid():
-                self._end_share(span, None, opened.operation)
+            self._end_share(span, None, opened.operation)
             return
         session.demand.end(id(opened))
         begin, now = span.start_time, time.time_ns()
         end = now if end_time is None else end_time
         is_long = begin is not None and self._filter.is_long(span, end - begin)
-        if not (is_long or opened.has_share) or opened.pid != os.getpid():
+        if not (is_long or opened.has_share):
             return
         values: dict[str, float | str] = {}
         if is_long and self._filter.accepts(span):
@@ -259,8 +259,9 @@ class SpanRecorder:
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
         """Release a span that the program has dropped without an end."""
-        if self._session is not None:
-            self._session.demand.end(id(opened))
+        if self._session is None or opened.pid != os.getpid():
+            return
+        self._session.demand.end(id(opened))
         if self.shares is not None:
             self.shares.lose(span.get_span_context().span_id)
 

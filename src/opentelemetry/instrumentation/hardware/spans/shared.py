@@ -1,8 +1,8 @@
 """The readings of an agent for spans, in memory that it shares with the program.
 
 The program makes a file without a name (memfd_create(2), Linux 3.17) and maps it; the agent inherits it as its standard
-input. It disappears with the two processes. The program may write only the first page: whether spans are open. The
-agent writes the others: the rows of each device.
+input. It disappears with the two processes. The program and its forks may write only the first page: whether spans are
+open. The agent writes the others: the rows of each device.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import OPEN, Demand
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
+from opentelemetry.instrumentation.hardware.system.tree import runs
 
 _ROOMS: Final = 64  # devices that the memory has room for. Memory is used only for what was written.
 
@@ -28,6 +30,8 @@ _MAP_FIXED: Final = 0x10  # of mmap(2)
 _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
 _SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))  # bytes of the file
+
+_PLACES: Final = 64  # of the first page, which are used: OPEN of them, and then for processes with open spans
 
 _POLL: Final = 0.1  # seconds between two checks of the agent whether a span is open
 
@@ -69,6 +73,22 @@ def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryvie
     return numbers if writable else numbers.toreadonly()
 
 
+class ProgramDemand(Demand):
+    """In the program and its forks: whether they have spans. The agent looks every 0.1 s, so nobody has to wake it.
+
+    Args:
+        descriptor: The file.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__(_map(descriptor, _PAGE, 0, writable=True)[:_PLACES])
+
+    def begin(self, key: int, now: float) -> bool:
+        super().begin(key, now)
+        self.ready = -inf  # no reading of this process sets it again
+        return False
+
+
 class AgentDemand(Demand):
     """In the agent: whether the program has spans. Its rows are in the memory that the program reads.
 
@@ -82,10 +102,15 @@ class AgentDemand(Demand):
     poll = _POLL
 
     def __init__(self, descriptor: int) -> None:
-        super().__init__(_map(descriptor, _PAGE, 0, writable=False))
+        super().__init__(_map(descriptor, _PAGE, 0, writable=False)[:_PLACES])
         self._rooms = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=True)
         self._lock = threading.Lock()
         self._rooms[0] = 0.0  # those of an earlier agent end
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a recorded span of a process that runs is open."""
+        return any(pid and runs(int(pid)) for pid in self._memory[OPEN:])
 
     def room(self) -> Rows:
         """Return empty rows, which the program sees while there is room."""
@@ -111,7 +136,7 @@ class AgentReadings(Readings):
     has_started = True
 
     def __init__(self, descriptor: int, config: Config) -> None:
-        super().__init__(config, Demand(_map(descriptor, _PAGE, 0, writable=True)))
+        super().__init__(config, ProgramDemand(descriptor))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
         self._rows = tuple(Rows(_room(self._memory, room)) for room in range(_ROOMS))
         self._used: Sequence[Rows] = ()

@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from errno import EPERM
 from math import inf
 from typing import NamedTuple
 
@@ -120,6 +121,15 @@ class ProcessTree:
 
     def _holds_evidence(self, process: str) -> bool:
         return self._files is not None and any(path in self._evidence for path in open_files(self._files, process))
+
+
+def runs(pid: int) -> bool:
+    """Whether a process has this PID, also of another user or where ``/proc`` hides it."""
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return error.errno == EPERM
+    return True
 
 
 def proc_folder(files: Files, pid: int) -> str:
