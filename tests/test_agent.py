@@ -439,7 +439,7 @@ def test_stopped_agent_does_not_outlive_the_program(sink: Sink) -> None:
 def test_program_that_ends_before_its_agent_has_started_says_so(sink: Sink) -> None:
     with application(sink, env={"AGENT_NEVER_READY": "1"}) as app:
         log = app.end()
-    assert "WARNING The program ends before its agent has started: its hardware is not reported" in log.splitlines()
+    assert "WARNING The program ends before its agent has answered: its hardware may be missing" in log.splitlines()
 
 
 def test_agent_that_floods_its_standard_error_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:

@@ -757,22 +757,24 @@ def test_machine_without_proc_and_sys_keeps_application_metrics() -> None:
     assert "Traceback" not in outcome.stderr
 
 
+@pytest.mark.parametrize("reason", ["can't start new thread", "daemon threads are disabled in this (sub)interpreter"])
 @pytest.mark.parametrize("mode", ["process", "agent"])
 def test_thread_start_failure_is_logged_and_leaves_nothing(
     instrumentor: HardwareInstrumentor,
     before: Left,
     mode: str,
+    reason: str,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
+        raise RuntimeError(reason)
 
     provider = MeterProvider([InMemoryMetricReader()], shutdown_on_exit=False)
     with monkeypatch.context() as limited:
         limited.setattr(threading.Thread, "start", refuse)
         instrumentor.instrument(meter_provider=provider, mode=mode)
-    assert "can't start new thread" in caplog.text
+    assert reason in caplog.text
     assert "Traceback" not in caplog.text, "one sentence"
     assert left() == before
     assert JOB not in os.environ, "child processes would not report the host"

@@ -487,3 +487,10 @@ def test_interpreter_is_a_python_when_sys_executable_is_not(
     monkeypatch.setattr(sys, "executable", executable)
     program = Command(Tool("ours", python_executable(), arguments=("-I", "-c", "print('done')")))
     assert program.run([], 60.0).stdout == b"done\n"
+
+
+def test_interpreter_is_not_a_frozen_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would run the user's program again."""
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", "/opt/mypython")
+    assert python_executable() == "python3"

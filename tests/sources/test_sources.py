@@ -11,6 +11,7 @@ import pytest
 from tests.support.stage import warnings
 from tests.support.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware import sources
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Scope
@@ -55,6 +56,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.syspath_prepend(str(tmp_path))
     known = set(sys.modules)
     yield tmp_path
+    sources._of_other_packages.cache_clear()
     for name in set(sys.modules) - known:
         if name.startswith("acme"):
             del sys.modules[name]
@@ -69,6 +71,7 @@ def install(folder: Path, distribution: str, entries: dict[str, str], modules: d
     (info / "entry_points.txt").write_text(f"[{SOURCE_GROUP}]\n{lines}")
     for name, text in modules.items():
         (folder / f"{name}.py").write_text(text)
+    sources._of_other_packages.cache_clear()
 
 
 WIDGETS = """

@@ -84,8 +84,22 @@ def test_span_of_a_child_of_a_fork_server_has_values() -> None:
     exports = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
     ((found, threads),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **exports)
     assert 0.29 < found[CPU_TIME] < 3.0
-    ((_, without),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **exports, OTEL_PYTHON_HARDWARE_SPANS="off")
+    off = {**exports, "OTEL_PYTHON_HARDWARE_SPANS": "off"}
+    ((_, without),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **off)
     assert threads == without, "threads of ours in the fork server"
+
+
+@pytest.mark.parametrize("way", ["instrument", "processor"])
+def test_fork_server_that_imports_the_program_has_no_threads_of_ours(way: str) -> None:
+    """It would fork beside them. Since Python 3.14, multiprocessing starts it by default."""
+    ((found, threads),) = printed("spans/fork_server", WAY=way)
+    assert 0.29 < found[CPU_TIME] < 3.0
+    assert threads == 1
+
+
+def test_first_spans_of_several_threads_of_a_forked_child_have_values() -> None:
+    for found in printed("spans/child_threads"):
+        assert all(CPU_TIME in each for each in found), found
 
 
 # -- long spans and pauses, with a clock that is set by hand

@@ -1,6 +1,7 @@
-"""A program without code of this package, whose worker is a child of multiprocessing's fork server and makes a span.
+"""A program with a worker that makes a span, and is a child of multiprocessing's fork server.
 
-Prints the attributes of the span as JSON, and how many threads the fork server has.
+The fork server imports this module, too. WAY is how it measures spans. Prints the attributes of the span as JSON, and
+how many threads the fork server has.
 """
 
 from __future__ import annotations
@@ -10,7 +11,23 @@ import multiprocessing
 import os
 import time
 
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
 from opentelemetry import trace
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
+
+WAY = os.environ.get("WAY")
+
+if WAY:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+    if WAY == "processor":
+        provider.add_span_processor(HardwareSpanProcessor())
+    else:
+        HardwareInstrumentor().instrument()
+    trace.set_tracer_provider(provider)
 
 
 def work() -> None:
@@ -24,6 +41,9 @@ def work() -> None:
 
 
 if __name__ == "__main__":
-    worker = multiprocessing.get_context("forkserver").Process(target=work)
+    context = multiprocessing.get_context("forkserver")
+    if WAY:  # Python 3.14 imports the main module by itself
+        context.set_forkserver_preload(["tests.programs.spans.fork_server"])
+    worker = context.Process(target=work)
     worker.start()
     worker.join()

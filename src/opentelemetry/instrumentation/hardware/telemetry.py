@@ -101,7 +101,9 @@ class Telemetry:
 
     def fail(self, error: Exception) -> None:
         """Log why it could not start, and leave nothing behind."""
-        is_limit = isinstance(error, (OSError, MemoryError)) or "can't start new thread" in str(error)
+        is_limit = isinstance(error, (OSError, MemoryError)) or (
+            isinstance(error, RuntimeError) and "thread" in str(error)  # a limit, or an isolated subinterpreter
+        )
         text = "Hardware telemetry could not start: %s; the program continues without it"
         _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
         with suppress(Exception):
@@ -260,7 +262,7 @@ class Telemetry:
         """Read all sources once more before the provider's exit hook makes the last collection."""
         agent = self.agent
         if agent is not None and not agent.is_ready:
-            _LOG.warning("The program ends before its agent has started: its hardware is not reported")
+            _LOG.warning("The program ends before its agent has answered: its hardware may be missing")
         session = self.session
         if session is None or session.pid != os.getpid():
             return

@@ -73,7 +73,7 @@ def _absolute(folders: str) -> str:
 
 def python_executable() -> str:
     """Return the path of this interpreter, or ``python3`` if it is embedded in a server or a frozen program."""
-    running = sys.executable or ""
+    running = "" if getattr(sys, "frozen", False) else sys.executable or ""
     return running if "python" in os.path.basename(running) else "python3"
 
 

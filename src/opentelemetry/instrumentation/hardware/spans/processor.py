@@ -12,7 +12,9 @@ from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import is_disabled
+from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
+from opentelemetry.instrumentation.hardware.system.interpreter import helper
 from opentelemetry.instrumentation.hardware.system.uwsgi import call_in_workers, forks_later
 
 
@@ -40,8 +42,13 @@ class HardwareSpanProcessor(SpanProcessor):
             self._start(settings)
 
     def _start(self, settings: Mapping[str, Any]) -> None:
-        if not is_disabled(os.environ):
-            self._recorder.start(Config.read(settings))
+        if is_disabled(os.environ):
+            return
+        config = Config.read(settings)
+        if helper():  # a fork server, which has imported the program: its children have sessions of their own
+            self._recorder.open(Readings(config))
+        else:
+            self._recorder.start(config)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Begin to measure a span."""

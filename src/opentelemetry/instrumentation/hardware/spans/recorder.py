@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Mapping
 from itertools import islice
@@ -25,6 +26,7 @@ from opentelemetry.instrumentation.hardware.spans.attributes import measured, ro
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.hook import TraceHook
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.open_span import OpenSpan
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
 from opentelemetry.instrumentation.hardware.spans.readings import Readings, SessionReadings
 from opentelemetry.instrumentation.hardware.spans.shares import Shares
@@ -48,6 +50,7 @@ class SpanRecorder:
         self.shares: Shares | None = None
         self._session: Readings | None = None
         self._pid = 0  # of the process with this session
+        self._starting: dict[int, threading.Lock] = {}  # by PID, because a fork copies a lock that is held
         self._is_ready = False  # the session reads for spans
         self._dividing: Shares | None = None  # the shares, if there are accelerators
         self._hook = TraceHook(self._provider_changed, self.begin, self._begin_dropped)
@@ -183,12 +186,17 @@ class SpanRecorder:
         if session is None or not (session.has_started or sdk.exports(span)):
             return False
         if self._pid != os.getpid():
-            self._session = None
-            if session.serves_children:
-                session.demand.join()
-                self._use(session)
-            else:
-                self.start(session.config)
+            with self._starting.setdefault(os.getpid(), threading.Lock()):  # the first spans of several threads
+                if self._pid != os.getpid():
+                    try:
+                        if session.serves_children:
+                            session.demand.join()
+                            self._use(session)
+                        else:
+                            self.start(session.config)
+                    except Exception:
+                        self._session = None
+                        raise
             session = self._session
             if session is None:
                 return False
@@ -270,51 +278,3 @@ class SpanRecorder:
         if not self._has_failed:
             self._has_failed = True
             _LOG.exception("A span could not be measured; further failures are not logged")
-
-
-class OpenSpan:
-    """A span that has started. Its :meth:`end` takes the place of the span's.
-
-    Args:
-        recorder: Measures the span when it ends.
-        span: The span.
-        cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
-        pid: The process in which it started.
-        operation: Name, kind and model of a span that is not recorded; None of a recorded one.
-
-    Attributes:
-        has_share: Whether a share of it has begun.
-    """
-
-    __slots__ = ("_recorder", "_span", "cpu_time", "has_share", "operation", "pid")
-
-    def __init__(
-        self, recorder: SpanRecorder, span: Any, cpu_time: float | None, pid: int, operation: Operation | None = None
-    ) -> None:
-        self._recorder = recorder
-        self._span = span
-        self.cpu_time = cpu_time
-        self.pid = pid
-        self.operation = operation
-        self.has_share = False
-
-    def end(self, end_time: int | None = None) -> None:
-        """End the span."""
-        span = self._span
-        if span is None:  # another thread has ended it
-            return
-        self._span = None
-        try:  # noqa: SIM105 - suppress() takes half a microsecond
-            del span.end
-        except AttributeError:  # another thread ends it as well
-            pass
-        try:
-            self._recorder.end(self, span, end_time)
-        except Exception:
-            self._recorder.fail()
-        finally:  # also after Ctrl-C
-            span.end(end_time)
-
-    def __del__(self) -> None:
-        if self._span is not None:
-            self._recorder.forget(self, self._span)

@@ -21,16 +21,16 @@ FORK_SERVER: Final = "forkserver"
 def helper() -> str:
     """Return what this process serves as: a resource tracker, a fork server or a service of Ray; "" of the program.
 
-    They inherit PYTHONPATH, so ``opentelemetry-instrument`` instruments them like the program. The children of a fork
-    server are forks of it and do the work of the program; they have loaded its module.
+    They inherit PYTHONPATH, so ``opentelemetry-instrument`` instruments them like the program. A fork server also
+    imports the program's main module. Its children are forks of it, and do the work of the program.
     """
     arguments = iter(sys.orig_argv[1:])
     for option in arguments:
         if option == "-c":
             found = _CODE.match(next(arguments, ""))
-            if found is None or (found[1] == FORK_SERVER and "multiprocessing.forkserver" in sys.modules):
-                return ""
-            return found[1]
+            server = sys.modules.get("multiprocessing.forkserver")
+            is_child = server is not None and server.get_inherited_fds() is not None
+            return "" if found is None or is_child else found[1]
         if option in ("-X", "-W"):  # multiprocessing passes on "-X dev" in two words
             next(arguments, "")
         elif not option.startswith("-") or option == "-m":

@@ -1,0 +1,58 @@
+"""OpenSpan: a span between its start and its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry.instrumentation.hardware.spans.operations import Operation
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
+
+
+class OpenSpan:
+    """A span that has started. Its :meth:`end` takes the place of the span's.
+
+    Args:
+        recorder: Measures the span when it ends.
+        span: The span.
+        cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
+        pid: The process in which it started.
+        operation: Name, kind and model of a span that is not recorded; None of a recorded one.
+
+    Attributes:
+        has_share: Whether a share of it has begun.
+    """
+
+    __slots__ = ("_recorder", "_span", "cpu_time", "has_share", "operation", "pid")
+
+    def __init__(
+        self, recorder: SpanRecorder, span: Any, cpu_time: float | None, pid: int, operation: Operation | None = None
+    ) -> None:
+        self._recorder = recorder
+        self._span = span
+        self.cpu_time = cpu_time
+        self.pid = pid
+        self.operation = operation
+        self.has_share = False
+
+    def end(self, end_time: int | None = None) -> None:
+        """End the span."""
+        span = self._span
+        if span is None:  # another thread has ended it
+            return
+        self._span = None
+        try:  # noqa: SIM105 - suppress() takes half a microsecond
+            del span.end
+        except AttributeError:  # another thread ends it as well
+            pass
+        try:
+            self._recorder.end(self, span, end_time)
+        except Exception:
+            self._recorder.fail()
+        finally:  # also after Ctrl-C
+            span.end(end_time)
+
+    def __del__(self) -> None:
+        if self._span is not None:
+            self._recorder.forget(self, self._span)
