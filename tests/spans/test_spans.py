@@ -536,6 +536,36 @@ until(lambda: not threads(), "end of the threads")
     assert answer.stderr == ""
 
 
+def test_log_handler_that_makes_spans_does_not_block_a_forked_child() -> None:
+    """The start of the session of the child logs that a source is unknown."""
+    program = """
+import logging, os, time
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+memory = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(memory))
+tracer = provider.get_tracer("program")
+class Handler(logging.Handler):
+    def emit(self, record):
+        tracer.start_span("logged").end()
+logging.getLogger().addHandler(Handler())
+HardwareInstrumentor().instrument(sources=["process", "unknown"])
+if os.fork() == 0:
+    memory.clear()
+    with tracer.start_as_current_span("work"):
+        time.sleep(0.3)
+    for span in memory.get_finished_spans():
+        print(span.name, *span.attributes)
+    os._exit(0)
+os.wait()
+"""
+    answer = run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program])  # fork beside threads
+    assert sorted({*answer.stdout.splitlines()}) == ["logged", f"work {CPU_TIME}"], answer.stderr
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads
 @pytest.mark.parametrize("is_first", [True, False])
 def test_forked_child_ends_spans_of_its_parent(

@@ -39,6 +39,9 @@ _SHARE: Final = c.SPAN_SHARE_ENERGY.name
 _LATE: Final = 100_000_000  # nanoseconds from the start to the creation of a span that is made after the fact
 
 
+_PATIENCE: Final = 1.0  # seconds for which the first spans of a forked child wait for its session
+
+
 class SpanRecorder:
     """Measures spans with the readings of a session.
 
@@ -186,25 +189,36 @@ class SpanRecorder:
         if session is None or not (session.has_started or sdk.exports(span)):
             return False
         if self._pid != os.getpid():
-            with self._starting.setdefault(os.getpid(), threading.Lock()):  # the first spans of several threads
-                if self._pid != os.getpid():
-                    try:
-                        if session.serves_children:
-                            session.demand.join()
-                            self._use(session)
-                        else:
-                            self.start(session.config)
-                    except Exception:
-                        self._session = None
-                        raise
+            self._start_in_child(session)
             session = self._session
-            if session is None:
+            if session is None or self._pid != os.getpid():
                 return False
         if not session.has_started:
             session.start()
         session.expect_spans()
         self._is_ready = session.has_started
         return self._is_ready
+
+    def _start_in_child(self, session: Readings) -> None:
+        """Measure the spans of a forked child. Its threads wait for the one that has the first span.
+
+        The wait has an end: what the start calls, such as a log handler, may make a span itself.
+        """
+        starting = self._starting.setdefault(os.getpid(), threading.Lock())
+        if not starting.acquire(timeout=_PATIENCE):
+            return
+        try:
+            if self._pid != os.getpid():
+                if session.serves_children:
+                    session.demand.join()
+                    self._use(session)
+                else:
+                    self.start(session.config)
+        except Exception:
+            self._session = None
+            raise
+        finally:
+            starting.release()
 
     def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
         """Measure a span that ends."""
