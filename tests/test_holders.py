@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -65,9 +65,9 @@ def process_in(group: Path) -> Iterator[int]:
             child.communicate()
 
 
-def slurm(script: str, folder: Path, job: int, gpus: str) -> None:
+def slurm(script: str, folder: Path, job: int, gpus: str, shell: Sequence[str] = ("sh",)) -> None:
     env = {**os.environ, "DCGM_HPC_JOB_MAPPING_DIR": str(folder), "SLURM_JOB_ID": str(job), "SLURM_JOB_GPUS": gpus}
-    subprocess.run(["sh", DEPLOY / f"slurm-{script}.sh"], env=env, check=True, timeout=PATIENCE)
+    subprocess.run([*shell, DEPLOY / f"slurm-{script}.sh"], env=env, check=True, timeout=PATIENCE)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/ns/pid"), reason="needs Linux")
@@ -151,3 +151,11 @@ def test_prolog_and_epilog_write_the_files_of_dcgm_exporter(tmp_path: Path) -> N
     assert {file.name: file.read_text() for file in jobs.iterdir()} == {"0": "42\n", "2": "42\n", "3": "42\n7\n"}
     slurm("epilog", jobs, 42, "0,2-3")
     assert {file.name: file.read_text() for file in jobs.iterdir()} == {"3": "7\n"}
+
+
+@pytest.mark.parametrize("shell", [("sh",), ("bash",), ("bash", "--posix")], ids=" ".join)
+@pytest.mark.parametrize("script", ["prolog", "epilog"])
+def test_prolog_and_epilog_succeed_without_their_folder(script: str, shell: Sequence[str], tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    slurm(script, tmp_path / "file" / "jobs", 42, "0,2-3", shell)  # not even root can make it
+    slurm(script, tmp_path / "missing" / "jobs", 42, "0,2-3", shell)

@@ -8,7 +8,7 @@
 # It always succeeds: SLURM drains a node whose prolog fails.
 folder=${DCGM_HPC_JOB_MAPPING_DIR:-/run/gpu-jobs}
 mkdir -p -m 755 "$folder"
-exec 9>"$folder.lock" && flock -w 10 9
+command exec 9>"$folder.lock" && flock -w 10 9 # without "command", a failure ends a POSIX shell
 for gpus in $(echo "$SLURM_JOB_GPUS" | tr , ' '); do
     for gpu in $(seq "${gpus%-*}" "${gpus#*-}"); do # a number, or a range
         echo "$SLURM_JOB_ID" >>"$folder/$gpu"
