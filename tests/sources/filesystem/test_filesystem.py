@@ -160,9 +160,21 @@ def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixtur
     assert "disk_paths: /nowhere cannot be read" in warning
 
 
-def test_source_is_unavailable_if_no_named_path_can_be_read() -> None:
-    with pytest.raises(Unavailable, match="none of /nowhere"), opened("filesystem", metal(0), disk_paths="/nowhere"):
-        pass
+@pytest.mark.parametrize("others", ["", "/data,"])
+def test_named_path_that_cannot_be_read_at_start_is_read_later(others: str, caplog: pytest.LogCaptureFixture) -> None:
+    machine = metal(0)
+    with opened("filesystem", machine, disk_paths=f"{others}/later") as source:
+        if others:
+            assert _points(often(source)) == {"/data"}
+            assert _points(often(source)) == {"/data"}
+            (warning,) = caplog.messages
+            assert "disk_paths: /later cannot be read" in warning
+        else:
+            with pytest.raises(Unavailable, match="disk_paths: /later: No such file"):
+                often(source)
+        _mounting(machine, LATER)
+        assert _points(often(source)) == {"/later", *({"/data"} if others else ())}
+        assert source.unsupported == []
 
 
 def test_file_system_of_size_zero_is_left_out() -> None:

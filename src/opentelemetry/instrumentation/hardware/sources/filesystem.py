@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -27,32 +27,45 @@ class Filesystem(Source):
 
     def open(self) -> None:
         self._machine = self.context.drivers.machine()
-        named = self.context.config.disk_paths or []
-        self._paths, self._unreadable = [], []
-        for path in named:
-            try:
-                self._machine.space(path)
-            except OSError as error:
-                self._unreadable.append(f"{redacted(path)}: {error.strerror or error}")
-                _LOG.warning(
-                    "%s: %s cannot be read (%s) and is ignored; use absolute paths that exist, such as /",
-                    self.context.config.name_of("disk_paths"),
-                    redacted(path),
-                    error.strerror or error,
-                )
-            else:
-                self._paths.append(path)
-        if not self._mounts():
+        self._setting = self.context.config.name_of("disk_paths")
+        if not self._machine.mounts() and not self.context.config.disk_paths:
             raise Unavailable(
-                f"none of {', '.join(named)} can be read" if named else "no file system on a disk is mounted",
-                f"set {self.context.config.name_of('disk_paths')} to paths that exist, such as /",
+                "no file system on a disk is mounted", f"set {self._setting} to paths that exist, such as /"
             )
+        self._unreadable: list[str] = []
+        self._warned: set[str] = set()
         self._series = SeriesCache()
         self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
-    def _mounts(self) -> list[Mount]:
+    def _mounts(self) -> Sequence[Mount]:
+        """Return the mounts to read. A named path that cannot be read now may be mounted later.
+
+        Raises:
+            Unavailable: No named path can be read.
+        """
         named = self.context.config.disk_paths
-        return sorted({self._machine.mount(path) for path in self._paths} if named else self._machine.mounts())
+        if not named:
+            return self._machine.mounts()
+        mounts, reasons = set(), {}
+        for path in named:
+            try:
+                self._machine.space(path)  # the table has a mount for a path that does not exist, too
+                mounts.add(self._machine.mount(path))
+            except OSError as error:
+                reasons[redacted(path)] = error.strerror or error
+        self._unreadable = [f"{path}: {reason}" for path, reason in reasons.items()]
+        if not mounts:
+            raise Unavailable(f"{self._setting}: {'; '.join(self._unreadable)}")
+        for path, reason in reasons.items():
+            if path not in self._warned:
+                _LOG.warning(
+                    "%s: %s cannot be read (%s) and is left out until it can; use absolute paths that exist, such as /",
+                    self._setting,
+                    path,
+                    reason,
+                )
+        self._warned |= reasons.keys()
+        return sorted(mounts)
 
     def readings(self) -> tuple[Reading]:
         """Return one every five sampling intervals, because space changes slowly."""
