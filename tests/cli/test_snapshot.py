@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -235,3 +236,14 @@ def test_snapshot_every_ends_on_closed_pipe_without_error() -> None:
     answer = run(["bash", "-o", "pipefail", "-c", line])
     assert (answer.returncode, answer.stdout) == (0, "time,host,name,kind,unit,attributes,value\n")
     assert answer.stderr == ""
+
+
+def test_host_name_that_is_not_utf8_is_escaped() -> None:
+    line = ["unshare", "--user", "--map-root-user", "--uts"]
+    if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("a namespace for a host name is not permitted")
+    code = r"import os, socket, sys; socket.sethostname(b'caf\xe9'); os.execvp(sys.argv[1], sys.argv[1:])"
+    line += [sys.executable, "-c", code, "otel-hardware", "snapshot", "--sources", "filesystem", "--format"]
+    assert r'"host": "caf\\xe9"' in run([*line, "json"]).stdout
+    (sent,) = json.loads(run([*line, "otlp-json"]).stdout)["resourceMetrics"]
+    assert {"key": "host.name", "value": {"stringValue": "caf\\xe9"}} in sent["resource"]["attributes"]

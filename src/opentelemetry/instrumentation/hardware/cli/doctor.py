@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import shutil
-import socket
 import sys
 import time
 from collections import Counter
@@ -27,6 +26,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import discover
+from opentelemetry.instrumentation.hardware.system.identity import host_name
 
 HELP = "check sources, settings and export, and show what to do"
 
@@ -87,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings = [finding._replace(text=redacted(finding.text), fix=redacted(finding.fix)) for finding in findings]
     wrong = sum(finding.state == "wrong" for finding in findings)
     if arguments.format == "json":
-        about = {"host": socket.gethostname(), "wrong": wrong, "versions": versions(), "series": series}
+        about = {"host": host_name(), "wrong": wrong, "versions": versions(), "series": series}
         print(json.dumps(about | {"findings": [finding._asdict() for finding in findings]}, indent=2))
     else:
         width = shutil.get_terminal_size((100, 24)).columns

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.cli.text import counted, wrap
+from opentelemetry.instrumentation.hardware.system.identity import host_name
 
 
 class Finding(NamedTuple):
@@ -49,7 +49,7 @@ def report(findings: Sequence[Finding], width: int, bold: bool, everything: bool
     strong, plain = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
     known = versions()
     yield (
-        f"otel-hardware {known.pop('opentelemetry-instrumentation-hardware', '')} on {socket.gethostname()}: "
+        f"otel-hardware {known.pop('opentelemetry-instrumentation-hardware', '')} on {host_name()}: "
         + ", ".join(f"{name} {number}" for name, number in known.items())
     )
     wrong = [finding for finding in findings if finding.state == "wrong"]

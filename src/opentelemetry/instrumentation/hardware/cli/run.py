@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import MutableMapping, Sequence
@@ -23,6 +22,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import read_all
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
+from opentelemetry.instrumentation.hardware.system.identity import host_name
 
 HELP = "export this machine's metrics over OTLP, alone or with a program"
 
@@ -101,7 +101,7 @@ def _run_alone(arguments: argparse.Namespace, signals: Signals) -> int:
     target = find_target(arguments)
     with reporting(arguments, os.getpid(), target) as (session, exports):
         if target.text:
-            say(f"exporting metrics for {socket.gethostname()} {target.text}; Ctrl-C stops")
+            say(f"exporting metrics for {host_name()} {target.text}; Ctrl-C stops")
         if arguments.console or (target.shows_table and sys.stdout.isatty()):
             interval = None if top.is_terminal() else arguments.interval
             top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))

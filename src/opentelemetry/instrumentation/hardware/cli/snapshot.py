@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
+from opentelemetry.instrumentation.hardware.system.identity import host_name
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData
@@ -215,7 +215,7 @@ def as_json(view: View) -> str:
     return json.dumps(
         {
             "time": timestamp(view.time),
-            "host": socket.gethostname(),
+            "host": host_name(),
             "window": round(view.window, 3),
             **({} if view.pid is None else {"pid": view.pid}),
             "metrics": metrics,
@@ -231,7 +231,7 @@ def as_csv(view: View, header: bool) -> str:
     writer = csv.writer(text, lineterminator="\n")
     if header:
         writer.writerow(_HEADER)
-    time, host = timestamp(view.time), socket.gethostname()
+    time, host = timestamp(view.time), host_name()
     for metric, points in view.rows():
         for value, attributes in points:
             pairs = ";".join(

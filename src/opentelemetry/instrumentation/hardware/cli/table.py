@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from opentelemetry.instrumentation.hardware.cli.text import (
 from opentelemetry.instrumentation.hardware.model import Attributes, Series
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
+from opentelemetry.instrumentation.hardware.system.identity import host_name
 
 # Attributes that identify an object. They precede those that identify an aspect of it.
 IDENTITY = (
@@ -62,7 +62,7 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.time))
     process = "" if view.pid is None else f"   pid {view.pid}"
     window = f"   means and rates (+) of the last {duration(view.window)}" if view.window else ""
-    title = f"{socket.gethostname()}   {when}{process}{window}"
+    title = f"{host_name()}   {when}{process}{window}"
     lines = [f"{start}{clip(title, width)}{end}"]
     first = summary(view, width)
     lines += ["", *first] if first else []

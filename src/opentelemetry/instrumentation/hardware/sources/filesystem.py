@@ -10,6 +10,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
+from opentelemetry.instrumentation.hardware.system.files import utf8
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
 _LOG = logging.getLogger(__name__)
@@ -80,11 +81,11 @@ class Filesystem(Source):
             try:
                 space = self._machine.space(mount.path)
             except OSError as error:
-                errors[_utf8(mount.path)] = error
+                errors[utf8(mount.path)] = error
                 continue
             if not 0 < space.total < _UNLIMITED:
                 continue
-            device, path = _utf8(mount.device), _utf8(mount.path)
+            device, path = utf8(mount.device), utf8(mount.path)
             which = (c.DEVICE, device, c.FILESYSTEM_TYPE, mount.type, c.FILESYSTEM_MOUNTPOINT, path)
             states = {
                 "used": space.total - space.free,
@@ -100,8 +101,3 @@ class Filesystem(Source):
         self.unsupported = self._unreadable + [f"{path}: {error.strerror or error}" for path, error in errors.items()]
         if errors and len(errors) == len(mounts):
             raise next(iter(errors.values()))
-
-
-def _utf8(path: str) -> str:
-    """Escape invalid UTF-8 in a path. OTLP exporters drop attributes with surrogates and log an error each time."""
-    return path.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -188,6 +188,11 @@ def read_text(files: Files, path: str) -> str:
     return read_or_empty(files, path).decode(errors="replace").strip()
 
 
+def utf8(text: str) -> str:
+    """Escape invalid UTF-8 in a path or name. OTLP exporters drop attributes with surrogates and log an error each."""
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
 def integer(text: str) -> int | None:
     """Parse a text of at most 20 digits; None for other texts."""
     return int(text) if re.fullmatch("[0-9]{1,20}", text) else None

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.system.files import Files, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text, utf8
 from opentelemetry.instrumentation.hardware.system.procfs import TICKS, entry, stat
 
 # What platform.machine() returns, lower case, where ``host.arch`` has another word for it.
@@ -42,6 +42,11 @@ _CONTAINER_NAME: Final = re.compile(rf"/pods/{_UID}/containers/([^/ ]+)/[0-9a-f]
 _NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
+def host_name() -> str:
+    """Return the name of this host."""
+    return utf8(socket.gethostname())
+
+
 def host(files: Files | None) -> dict[str, str]:
     """Return ``host.name``, ``host.arch`` and, on Linux, ``host.id``: the machine id.
 
@@ -54,7 +59,7 @@ def host(files: Files | None) -> dict[str, str]:
         paths = ["/host/etc/machine-id", *(path for path in paths if f" {path} " in mounts)]
     ids = (_text(files, path) for path in paths)
     found = {
-        "host.name": socket.gethostname(),
+        "host.name": host_name(),
         "host.arch": _ARCHITECTURES.get(machine, machine),
         # systemd writes "uninitialized" into the images that it prepares.
         "host.id": next((each for each in ids if re.fullmatch("[0-9a-f]{32}", each)), ""),

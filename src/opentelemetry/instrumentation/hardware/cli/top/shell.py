@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, suppress
@@ -26,6 +25,7 @@ from opentelemetry.instrumentation.hardware.cli.top.help import DEVICE_KEYS, KEY
 from opentelemetry.instrumentation.hardware.cli.top.shapes import DIM, WARNING, Line, whole
 from opentelemetry.instrumentation.hardware.cli.top.themes import THEMES
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Bar, Drawn, Panel
+from opentelemetry.instrumentation.hardware.system.identity import host_name
 
 _MESSAGE = 30.0  # seconds for which a message is shown
 
@@ -238,7 +238,7 @@ class Shell(App[None]):
         clock = time.strftime("%H:%M:%S", time.localtime(view.time)) if view else ""
         width = self._terminal.width
         note = "paused" if self._is_paused else self._note()
-        screen.query_one("#header", Bar).show(host.header(socket.gethostname(), view, note, clock, width))
+        screen.query_one("#header", Bar).show(host.header(host_name(), view, note, clock, width))
         problem = self._problem()
         bar = screen.query_one("#problem", Bar)
         if bar.display != bool(problem):
