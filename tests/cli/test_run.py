@@ -102,12 +102,25 @@ def test_interval_flag_exports_until_sighup(sink: Sink) -> None:
         counts = [sum(point.name == "system.cpu.time" for point in export.points) for export in sink.exports]
         return [*dropwhile(lambda count: count == 0, counts)]
 
-    with started([*AGENT, "--interval", "0.05"], sink.environment() | FAST) as agent:
+    line = ["env", "--default-signal=HUP", *AGENT, "--interval", "0.05"]  # the tests may run under nohup
+    with started(line, sink.environment() | FAST) as agent:
         wait_for(lambda: len(read()) >= 3, PATIENCE, "third export")
         agent.send_signal(signal.SIGHUP)
         _, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 0, err
     assert len(set(read())) == 1, "every export has every series once"
+
+
+def test_agent_under_nohup_outlives_a_hangup_and_ends_at_sigterm(sink: Sink) -> None:
+    env = sink.environment(interval=0.05) | FAST
+    with started(["env", "--ignore-signal=INT,TERM,HUP", *AGENT], env) as agent:
+        wait_for(lambda: sink.exports, PATIENCE, "first export")
+        agent.send_signal(signal.SIGHUP)
+        count = len(sink.exports)
+        wait_for(lambda: len(sink.exports) >= count + 3, PATIENCE, "exports after SIGHUP")
+        agent.terminate()
+        _, err = agent.communicate(timeout=PATIENCE)
+    assert agent.returncode == 0, err
 
 
 def test_exported_resource_has_host_and_service_name() -> None:

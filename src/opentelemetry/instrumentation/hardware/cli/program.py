@@ -110,7 +110,8 @@ def run_as_init() -> int | None:
     Returns:
         The exit status of the agent; in the agent itself None.
     """
-    with Signals((*FORWARDED, CHILD), even_ignored=True) as signals:  # before the program can run, so that none is lost
+    numbers = (*FORWARDED, CHILD)
+    with Signals(numbers, even_ignored=numbers) as signals:  # before the program can run, so that none is lost
         agent = os.fork()
         while agent:
             ended, status = os.waitpid(-1, os.WNOHANG)

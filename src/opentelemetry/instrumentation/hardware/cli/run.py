@@ -15,7 +15,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target, note, reporting
 from opentelemetry.instrumentation.hardware.cli.screen import Screen
 from opentelemetry.instrumentation.hardware.cli.settings import duration, seconds
-from opentelemetry.instrumentation.hardware.cli.signals import CHILD, ENDING, FORWARDED, Signals
+from opentelemetry.instrumentation.hardware.cli.signals import ALWAYS_ENDING, CHILD, ENDING, FORWARDED, Signals
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter, reports_itself
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
     if command:
         status = program.run_as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
         return _run_with_program(command, arguments) if status is None else status
-    with Signals(ENDING, even_ignored=True) as signals:
+    with Signals(ENDING, even_ignored=ALWAYS_ENDING) as signals:
         return export(arguments, signals)
 
 

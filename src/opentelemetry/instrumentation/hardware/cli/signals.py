@@ -6,7 +6,7 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 
@@ -16,6 +16,10 @@ def _known(*names: str) -> tuple[int, ...]:
 
 
 ENDING = _known("SIGINT", "SIGTERM", "SIGHUP")  # signals that ask a program to end
+
+# Those that end also what ignores them at start: a shell lets its background commands ignore SIGINT. SIGHUP is not one,
+# because nohup lets a command ignore it so that it outlives the terminal.
+ALWAYS_ENDING = _known("SIGINT", "SIGTERM")
 
 # Signals that are forwarded to a program: schedulers and users send them to request a checkpoint or a stack dump.
 FORWARDED = (*ENDING, *_known("SIGQUIT", "SIGUSR1", "SIGUSR2"))
@@ -30,12 +34,13 @@ class Signals:
 
     Args:
         numbers: The signals.
-        even_ignored: Whether to catch signals that were ignored at start, as by ``nohup`` and for background commands
-            of a shell.
+        even_ignored: Those to catch even if they were ignored at start.
     """
 
-    def __init__(self, numbers: Iterable[int], even_ignored: bool = False) -> None:
-        self._numbers = [number for number in numbers if even_ignored or signal.getsignal(number) is not signal.SIG_IGN]
+    def __init__(self, numbers: Iterable[int], even_ignored: Container[int] = ()) -> None:
+        self._numbers = [
+            number for number in numbers if number in even_ignored or signal.getsignal(number) is not signal.SIG_IGN
+        ]
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = settings.without_process(config.changed(detail=[*(config.detail or ()), "cpu"]))
     interval = arguments.every or screen.INTERVAL
     with (
-        Signals(ENDING, even_ignored=True) as signals,
+        Signals(ENDING, even_ignored=ENDING) as signals,
         closing(replay.session_of(arguments, config, interval=interval, all_processes=True)) as session,
     ):
         session.start()
