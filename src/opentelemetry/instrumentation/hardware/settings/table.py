@@ -83,7 +83,8 @@ class Settings:
     disk_paths: list[str] | None = setting(
         words("absolute paths, such as /,/data", absolute_path),
         "auto",
-        "File systems to report, each named by a path on it. auto: permanent mounts of disks and network file systems.",
+        "File systems to report, each named by a path on it. auto: permanent mounts of disks, not of network file "
+        "systems such as NFS.",
     )
     interfaces: list[str] | None = setting(
         words("interface names, such as eth0,bond0"),
