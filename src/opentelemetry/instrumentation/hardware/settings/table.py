@@ -84,7 +84,7 @@ class Settings:
         words("absolute paths, such as /,/data", absolute_path),
         "auto",
         "File systems to report, each named by a path on it. auto: permanent mounts of disks, not of network file "
-        "systems such as NFS.",
+        "systems such as NFS. While the server of a named one does not respond, no file system is reported.",
     )
     interfaces: list[str] | None = setting(
         words("interface names, such as eth0,bond0"),
