@@ -426,6 +426,10 @@ def test_gateway_bounds_what_becomes_a_label(tmp_path: Path, trusted: Certificat
         "host.ip": ["10.0.0.1"],
         "slurm.job.id": "42",
         "rack": "r12",
+        "team": "vision",
+        "k8s.cluster.name": "c1",
+        "cloud.region": "eu-1",
+        "price": 2.5,
     }
     with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far) as near:
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(near.grpc), 3_600_000)
@@ -436,7 +440,8 @@ def test_gateway_bounds_what_becomes_a_label(tmp_path: Path, trusted: Certificat
         points = far.wait(lambda points: values(points, "trial.level") == [7])
     assert points[0].attributes == {"hw.id": "GPU-1"}
     assert (points[0].scope, points[0].version) == ("trial", "")
-    kept = {"service.name", "service.instance.id", "host.name", "host.id", "slurm.job.id", "rack"}
+    kept = {"service.name", "service.instance.id", "host.name", "host.id", "slurm.job.id"}
+    kept |= {"rack", "team", "k8s.cluster.name", "cloud.region"}  # those of docs/fleet.md
     assert {*points[0].resource} - {"host.id"} == kept - {"host.id"}
 
 
