@@ -11,6 +11,7 @@ import logging
 import os
 import pty
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -441,6 +442,37 @@ def test_message_is_wrapped_to_columns_or_the_width_of_the_terminal(
     lines = _all(ours).splitlines()
     assert max(map(len, lines)) <= columns
     assert " ".join(" ".join(lines).split()) == f"otel-hardware: {sentence}".strip()
+
+
+# -- at the limits of the machine
+
+GIB = 1 << 30
+
+
+def limited(gib: float, *arguments: str, protocol: str = "http/protobuf") -> subprocess.CompletedProcess[str]:
+    """The agent with so many GiB of addresses, of which a thread takes one, and no Collector. It has to end."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_STACK, (GIB, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+        resource.setrlimit(resource.RLIMIT_AS, (int(gib * GIB), resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+    if resource.getrlimit(resource.RLIMIT_STACK)[1] != resource.RLIM_INFINITY:
+        pytest.skip("the stack of a thread is limited here")
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    return run([*AGENT, "--sources", "host,process", *arguments], env, preexec_fn=limit)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts addresses as Linux does")
+@pytest.mark.parametrize("gib", [1.2, 3.0], ids=["of the SDK", "of this package"])
+def test_agent_that_may_have_no_more_threads_ends_with_one_sentence(gib: float) -> None:
+    answer = limited(gib)
+    assert answer.returncode == 1
+    (sentence,) = [line for line in answer.stderr.splitlines() if "cannot connect to" not in line]
+    assert sentence.startswith("otel-hardware: this command cannot run: can't start new thread; set a higher limit")
+    answer = limited(gib, "--", "sh", "-c", "exit 3")
+    assert answer.returncode == 3
+    (sentence,) = [line for line in answer.stderr.splitlines() if "cannot connect to" not in line]
+    assert sentence == "otel-hardware: can't start new thread; the program continues without being reported"
 
 
 # -- around a program

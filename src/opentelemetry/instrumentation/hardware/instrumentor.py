@@ -31,7 +31,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     :class:`~opentelemetry.instrumentation.hardware.Config`, named as in ``OTEL_PYTHON_HARDWARE_<NAME>``; arguments take
     precedence. A second call with another provider reports to both. It never raises. After ``uninstrument()`` nothing
     is exported, and no thread, descriptor or child process is left. With ``session``, it reports a session that the
-    caller has made; the agent observes another process in this way.
+    caller has made, and raises if that cannot start; the agent observes another process in this way.
     """
 
     # The type of declarative configuration (``instrumentation/development: python: hardware:``).
@@ -127,6 +127,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def _instrument(self, **kwargs: Any) -> None:
         served, again, telemetry = helper(), partial(self.instrument, **kwargs), self._telemetry
+        session = kwargs.pop("session", None)
         try:
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
@@ -145,9 +146,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 raise MemoryError(reason)
             kwargs.pop("tracer_provider", None)
             kwargs.pop("logger_provider", None)
-            session = kwargs.pop("session", None)
             if session is not None:
-                telemetry.report(provider, session)
+                telemetry.report(provider, session, session.start)
                 session.start()  # its caller may show what it reads
                 return
             config = self._config = Config.read(kwargs)
@@ -159,6 +159,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             else:
                 telemetry.start(provider, config, kwargs)
         except Exception as error:
+            if session is not None:
+                telemetry.stop()
+                raise
             telemetry.fail(error)
 
     def _start_deferred(self) -> None:

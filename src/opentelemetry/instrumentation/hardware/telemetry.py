@@ -128,14 +128,20 @@ class Telemetry:
             session.collector.shares = self.record_spans(SessionReadings(session), provider)
         self.report(provider, session)
 
-    def report(self, provider: MeterProvider, session: Session) -> None:
-        """Report a session to a provider."""
+    def report(self, provider: MeterProvider, session: Session, start: Callable[[], None] | None = None) -> None:
+        """Report a session to a provider.
+
+        Args:
+            provider: The provider.
+            session: The session.
+            start: Called as soon as something can be exported. By default, it logs why the session cannot start.
+        """
         self.session, self._has_warned = session, False
         session.has_reader = lambda: any(instruments.has_reader() for instruments in self.attached)
         session.on_reading = self._after_reading
         if session.accelerators:
             session.on_event = event_emitter()
-        self.attach(provider, session)
+        self.attach(provider, session, start)
         if not session.has_started and session.demand is not None and exports_any_spans():
             session.start()
 
@@ -203,8 +209,8 @@ class Telemetry:
             return None
         return descriptor
 
-    def attach(self, provider: MeterProvider, session: Session) -> None:
-        """Report the session to one more provider."""
+    def attach(self, provider: MeterProvider, session: Session, start: Callable[[], None] | None = None) -> None:
+        """Report the session to one more provider; see :meth:`report`."""
         instruments = self._instruments_of(provider)
         instruments.open(session)
         self.attached = [*(each for each in self.attached if each.is_alive()), instruments]
@@ -212,7 +218,7 @@ class Telemetry:
             self.waits_for_provider = True
             _LOG.info("No MeterProvider is set yet: metrics are exported once there is one")
         self._register_exit_hook()
-        instruments.watch(self._reader_found)
+        instruments.watch(start or self._reader_found)
 
     def reports_to(self, provider: MeterProvider) -> bool:
         """Whether it reports to a provider."""

@@ -18,6 +18,7 @@ from typing import NoReturn
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, printed_logs, say
 from opentelemetry.instrumentation.hardware.cli.settings import HelpAction
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
+from opentelemetry.instrumentation.hardware.system.limits import is_limit
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _DESCRIPTION = """\
@@ -101,6 +102,12 @@ def run(argv: Sequence[str] | None) -> int:
         return 0
     except OSError as error:
         say(f"{error.filename or 'the output'}: {cause(error)}")
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not is_limit(error):
+            raise
+        reason = str(error) or "no memory is left"
+        say(f"this command cannot run: {reason}; set a higher limit with ulimit, or for the service or container")
         return 1
     finally:  # what cannot be written is discarded, else Python's flush at exit makes the status 120
         for stream in (sys.stdout, sys.stderr):

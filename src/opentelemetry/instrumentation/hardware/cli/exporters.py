@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause
 from opentelemetry.instrumentation.hardware.sdk import configurator
+from opentelemetry.instrumentation.hardware.system.limits import is_limit
 
 SERVICE: Final = "otel-hardware"  # the service name of these commands, unless the environment sets another
 
@@ -199,6 +200,8 @@ def problem(name: str) -> Failure | None:
     try:
         load(name)
     except Exception as error:
+        if is_limit(error):
+            raise
         text = f"the exporter {name} is installed, but cannot be loaded: {type(error).__name__}: {error}"
         return Failure(text, f"pip install --force-reinstall {_PACKAGES.get(name, 'its package')}")
     return None
@@ -231,6 +234,7 @@ def configure(pid: int, is_simulated: bool = False) -> None:
 
     Raises:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.
+        RuntimeError: This process may have no more threads.
     """
     from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 
@@ -242,6 +246,8 @@ def configure(pid: int, is_simulated: bool = False) -> None:
     try:
         configurator()().configure(**options)
     except Exception as error:
+        if is_limit(error):
+            raise
         metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
         shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))
         reason = " ".join(str(error).split())

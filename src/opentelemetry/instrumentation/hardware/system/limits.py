@@ -1,4 +1,4 @@
-"""The memory that the limits of this process leave it."""
+"""The memory and threads that the limits of this process leave it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ _MIB: Final = 1 << 20
 # The limits, what our seven threads and our modules take, and some for the program. A thread has a stack of 8 MiB, and
 # glibc reserves 64 MiB of addresses for what it allocates, at first 128. Columns of /proc/self/statm: size, data.
 _NEEDED: Final = (("RLIMIT_AS", 0, 700 * _MIB), ("RLIMIT_DATA", 5, 96 * _MIB))
+
+
+def is_limit(error: BaseException) -> bool:
+    """Whether an error says that this process has no memory left, or may have no more threads."""
+    return isinstance(error, MemoryError) or "can't start new thread" in str(error)
 
 
 def shortage() -> str | None:
