@@ -475,6 +475,18 @@ def test_agent_that_may_have_no_more_threads_ends_with_one_sentence(gib: float) 
     assert sentence == "otel-hardware: can't start new thread; the program continues without being reported"
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_shortage_of_memory_is_found_before_grpc_aborts_the_command() -> None:
+    reason = "RLIMIT_AS leaves less than 700 MiB of memory"
+    answer = limited(0.3, protocol="grpc")
+    assert answer.returncode == 1
+    (sentence,) = answer.stderr.splitlines()
+    assert sentence.startswith(f"otel-hardware: this command cannot run: {reason}; set a higher limit")
+    answer = limited(0.3, "--", "sh", "-c", "exit 3", protocol="grpc")
+    assert answer.returncode == 3
+    assert answer.stderr == f"otel-hardware: {reason}; the program continues without being reported\n"
+
+
 # -- around a program
 
 

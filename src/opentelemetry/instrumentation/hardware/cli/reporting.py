@@ -20,6 +20,7 @@ from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, is_disabled
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.system.limits import shortage
 
 _LAST_READING = 0.5  # seconds to wait for the last reading
 
@@ -53,16 +54,20 @@ def find_target(arguments: argparse.Namespace) -> Target:
 
     Raises:
         Mistake: Export is disabled, and there is neither a table nor a program with spans.
+        MemoryError: A limit leaves too little memory; gRPC would abort this process.
     """
-    if os.environ.get("OTEL_CONFIG_FILE"):
-        return Target(f"as configured in {os.environ['OTEL_CONFIG_FILE']}")
+    file = os.environ.get("OTEL_CONFIG_FILE")
     words = exporters.selected(os.environ)
     is_off = is_disabled(os.environ)
-    if is_off or not words:
+    if not file and (is_off or not words):
         if arguments.console or (arguments.ledgers and not is_off):  # spans need no export of metrics
             return Target()
         variable = "OTEL_SDK_DISABLED=true" if is_off else "OTEL_METRICS_EXPORTER=none"
         raise Mistake(f"metrics export is disabled by {variable}; unset it, or use --console for a table")
+    if (reason := shortage()) is not None:
+        raise MemoryError(reason)
+    if file:
+        return Target(f"as configured in {file}")
     for problem in exporters.header_problems(os.environ):
         say(problem)
     found = exporters.destination(os.environ)
