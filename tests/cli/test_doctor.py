@@ -198,6 +198,15 @@ def test_resource_detectors_with_the_host_give_host_name(detectors: str) -> None
     assert [finding.state for finding in findings if finding.subject == "host.name"] == ["ok"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_limit_that_leaves_too_little_memory_is_wrong() -> None:
+    line = ["sh", "-c", "ulimit -v 600000; otel-hardware doctor --format json --sources process"]
+    answer = run(line, {"OTEL_METRICS_EXPORTER": "console"})
+    (found,) = wrong([Finding(**finding) for finding in json.loads(answer.stdout)["findings"]])
+    assert (answer.returncode, found.subject) == (1, "limit")
+    assert found.text == "RLIMIT_AS leaves less than 700 MiB of memory, so nothing is reported"
+
+
 def test_note_about_job_names_reporter_and_setting() -> None:
     job = {JOB: f"{os.geteuid()}/test:{uuid4()}", "OTEL_METRICS_EXPORTER": "console"}
     with members(job) as (reporter,):

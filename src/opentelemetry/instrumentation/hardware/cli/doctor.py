@@ -27,6 +27,7 @@ from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import discover
 from opentelemetry.instrumentation.hardware.system.identity import host_name
+from opentelemetry.instrumentation.hardware.system.limits import shortage
 
 HELP = "check sources, settings and export, and show what to do"
 
@@ -81,7 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.replay is None:  # the rest is about this machine
         findings += _settings(arguments, config, messages)
         findings += zero_code(os.environ)
-        findings += export(os.environ)
+        if shortage() is None:  # else gRPC would abort this process
+            findings += export(os.environ)
+        if (lacking := shortage()) is not None:
+            fix = "set a higher limit with ulimit, or for the service or container"
+            findings.append(Finding("settings", "wrong", "limit", f"{lacking}, so nothing is reported", fix))
     if before is not None:
         findings += _missing(before, series)
     findings = [finding._replace(text=redacted(finding.text), fix=redacted(finding.fix)) for finding in findings]
