@@ -351,6 +351,14 @@ def test_silent_endpoint_does_not_delay_the_end(silent: str, arguments: list[str
     assert run([sys.executable, "-c", SHORT_END, "run", *arguments], env).returncode == status
 
 
+@pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
+def test_silent_name_server_delays_neither_start_nor_end(protocol: str) -> None:
+    """The C library itself would wait for it far longer than `children.PATIENCE`, twice."""
+    status, messages = scene("machines/silent_nameserver", protocol, "--duration", "0.1")
+    assert status == 1
+    assert "(the host name cannot be resolved); waiting for a Collector" in messages
+
+
 @pytest.mark.parametrize("reason", ["", "connection refused"])
 def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     monkeypatch.setattr(reporting, "_LAST_EXPORT_WITHOUT_CONNECTION", 0.25)

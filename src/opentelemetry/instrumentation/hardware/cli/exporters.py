@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import entry_points
+from threading import Thread
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -124,11 +126,45 @@ def connection_error(where: Destination, seconds: float = 2.0) -> str:
 
         if (urlsplit(where.url).scheme or "http") in getproxies() and not proxy_bypass(address[0]):
             return ""
+    reason = ""
     try:
-        socket.create_connection(address, seconds).close()
+        for found in _resolved(*address, seconds):
+            try:
+                socket.create_connection(found, seconds).close()
+            except OSError as error:
+                reason = "connection timed out" if isinstance(error, TimeoutError) else cause(error)
+            else:
+                return ""
     except OSError as error:
-        return "connection timed out" if isinstance(error, TimeoutError) else cause(error)
-    return ""
+        return cause(error)
+    return reason
+
+
+def _resolved(host: str, port: int, seconds: float) -> list[tuple[str, int]]:
+    """Return the addresses of a host. The C library itself has no limit for the time that this takes.
+
+    Raises:
+        OSError: It has none, or there is no answer after so many seconds.
+    """
+    answers: queue.SimpleQueue[list[tuple[str, int]] | OSError] = queue.SimpleQueue()
+
+    def resolve() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answers.put([(str(address[0]), port) for *_, address in found])
+        except OSError as error:
+            answers.put(error)
+        except UnicodeError:  # as of a label that is empty or too long
+            answers.put(OSError("the host name is not valid"))
+
+    Thread(target=resolve, daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise OSError("the name server does not respond, so the host name cannot be resolved") from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
 
 
 def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | None:
