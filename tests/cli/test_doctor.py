@@ -82,6 +82,15 @@ def test_grpc_endpoint_gets_an_empty_request() -> None:
     assert subject(findings, "request").state == "ok"
 
 
+def test_empty_endpoint_counts_as_unset() -> None:
+    _, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": " ", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": ""})
+    assert "http://localhost:4317, grpc (default)" in subject(findings, "endpoint").text
+    assert [each.text.split()[0] for each in findings if each.subject == "variable"] == [
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+    ]
+
+
 def test_refused_connection_is_wrong(refusing: str) -> None:
     status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": refusing})
     assert status == 1

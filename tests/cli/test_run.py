@@ -208,6 +208,17 @@ def test_without_terminal_a_sentence_is_printed_once_and_the_exit_status_is_1(no
     assert re.match(start + r"(\d+ exports? failed: )?\w+", last)
 
 
+@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TIMEOUT"])
+def test_empty_variable_of_otlp_counts_as_unset(no_collector: list[str], variable: str) -> None:
+    """The exporter for gRPC would export to no address, and reject a timeout that is no number."""
+    answer = run([*no_collector, *AGENT, "--sources", "process", "--duration", "0.1"], {variable: ""})
+    assert answer.returncode == 1
+    first, _, last = answer.stderr.splitlines()
+    assert NO_COLLECTOR.fullmatch(first)
+    assert last.startswith("otel-hardware: no metrics were delivered to http://localhost:4317: ")
+    assert "UNKNOWN" not in last
+
+
 @pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 def test_collector_that_comes_late_and_returns_gets_exports(no_collector: list[str], protocol: str) -> None:
     if not no_collector:

@@ -60,9 +60,15 @@ def zero_code(environ: MutableMapping[str, str]) -> Iterator[Finding]:
         yield Finding(part, "note", "host.name", alike, f"OTEL_EXPERIMENTAL_RESOURCE_DETECTORS={exporters.DETECTOR}")
 
 
-def export(environ: Mapping[str, str]) -> Iterator[Finding]:
-    """Check which exporter would be used, and whether its endpoint accepts an empty request."""
+def export(environ: MutableMapping[str, str]) -> Iterator[Finding]:
+    """Check which exporter would be used, and whether its endpoint accepts an empty request.
+
+    Empty variables of OTLP are removed, as ``otel-hardware run`` does.
+    """
     part = "export"
+    for name in exporters.drop_empty(environ):
+        text = f"{name} is empty, which the SDK does not always take for unset (otel-hardware run does)"
+        yield Finding(part, "note", "variable", text, "unset it")
     if is_disabled(environ):
         yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true turns the SDK off", "unset it")
     if file := environ.get("OTEL_CONFIG_FILE"):

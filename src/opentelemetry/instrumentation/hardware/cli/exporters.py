@@ -184,6 +184,14 @@ def header_problems(environ: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}: a header is not of the form name=value and is ignored"
 
 
+def drop_empty(environ: MutableMapping[str, str]) -> list[str]:
+    """Remove the empty variables of OTLP and return their names. They count as unset, but not for gRPC's exporter."""
+    names = [name for name, value in environ.items() if name.startswith("OTEL_EXPORTER_OTLP") and not value.strip()]
+    for name in names:
+        del environ[name]
+    return names
+
+
 def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
     """Set defaults for unset variables: no traces and logs, compression, resource detector, service name, 15 s.
 
@@ -192,6 +200,7 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
         interval: Seconds between exports, from the command line.
         service: The service name; None for that of the SDK.
     """
+    drop_empty(environ)
     environ.setdefault("GRPC_VERBOSITY", "NONE")  # else the library itself prints each failed TLS handshake
     environ.setdefault("OTEL_TRACES_EXPORTER", "none")
     environ.setdefault("OTEL_LOGS_EXPORTER", "none")
