@@ -116,6 +116,23 @@ def test_grpc_request_to_a_web_server_is_wrong(web_server: str, monkeypatch: pyt
     assert [finding.subject for finding in wrong(findings)] == ["request"]
 
 
+def test_timeout_that_is_no_number_is_wrong_for_grpc() -> None:
+    """The exporter for HTTP takes its default."""
+    with grpc_receiver(Answers()) as url:
+        status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "abc"})
+    (found,) = wrong(findings)
+    assert (status, found.subject) == (1, "request")
+    assert "OTEL_EXPORTER_OTLP_TIMEOUT=abc" in found.text
+
+
+def test_endpoint_without_a_scheme_is_wrong(sink: Sink) -> None:
+    env = sink.environment() | {"OTEL_EXPORTER_OTLP_ENDPOINT": f"localhost:{sink.port}"}
+    status, findings = examined(env)
+    (found,) = wrong(findings)
+    assert (status, found.subject) == (1, "request")
+    assert found.text == "test export failed: the endpoint begins with neither http:// nor https://"
+
+
 PROTOCOLS = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
 
 

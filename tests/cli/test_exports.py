@@ -242,6 +242,12 @@ def test_temporary_failure_is_followed_by_a_message_of_success(protocol: str, st
     assert exports.summary.startswith("1 of 3 exports to URL failed: ")
 
 
+def test_endpoint_without_a_scheme_is_named(stack: ExitStack) -> None:
+    reason = "the endpoint begins with neither http:// nor https://; begin it with one of the two"
+    assert failed(stack, HTTP, "localhost:4318").startswith(reason)
+    assert failed(stack, HTTP, "localhost").startswith(reason)
+
+
 def test_exporter_that_raises_is_a_failure_without_a_traceback(
     stack: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib.metadata import entry_points
 
 from opentelemetry.instrumentation.hardware.cli import exporters
-from opentelemetry.instrumentation.hardware.cli.exports import Exports
+from opentelemetry.instrumentation.hardware.cli.exports import listened
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
@@ -168,12 +168,14 @@ def _request_failure(where: exporters.Destination) -> Failure | None:
 
     with collected_logs():
         try:
-            exporter = exporters.load(exporters.OTLP[where.protocol])(timeout=_TIMEOUT)
+            make = exporters.load(exporters.OTLP[where.protocol])
+            make().shutdown()  # it reads the timeout of the environment, too
+            exporter = make(timeout=_TIMEOUT)
         except Exception as error:
-            return Failure(f"{type(error).__name__}: {error}")
-        exports = Exports(exporter, where.url, lambda sentence: None)
-        try:
-            exporter.export(MetricsData(resource_metrics=[]))
-        finally:
-            exporter.shutdown()
+            return Failure(exporters.rejection(error))
+        with listened([exporter], where.url, lambda sentence: None) as (exports,):
+            try:
+                exporter.export(MetricsData(resource_metrics=[]))
+            finally:
+                exporter.shutdown()
     return exports.failure

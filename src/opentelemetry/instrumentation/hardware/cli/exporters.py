@@ -293,7 +293,12 @@ def configure(pid: int, is_simulated: bool = False) -> None:
     except Exception as error:
         if is_limit(error):
             raise
-        metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
-        shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))
-        reason = " ".join(str(error).split())
-        raise Mistake(f"the SDK rejects this configuration: {reason} ({shown})") from None
+        raise Mistake(rejection(error)) from None
+
+
+def rejection(error: Exception) -> str:
+    """Return a sentence about an error of the SDK when it is configured, with the variables that it may be about."""
+    metrics = {name: value for name, value in os.environ.items() if name.startswith(_NAMED)}
+    shown = ", ".join(f"{name}={value}" for name, value in sorted(metrics.items()) if name.endswith(_SHOWN))
+    reason = " ".join(str(error).split())
+    return f"the SDK rejects this configuration: {reason} ({shown})"

@@ -59,6 +59,11 @@ _CAUSES: Final = (
         "the certificate of the endpoint is not trusted",
         "set OTEL_EXPORTER_OTLP_CERTIFICATE to the file with the certificate of its authority",
     ),
+    (
+        r"No connection adapters|No scheme supplied",  # requests
+        "the endpoint begins with neither http:// nor https://",
+        "begin it with one of the two, such as http://collector:4318",
+    ),
     (r"WRONG_VERSION_NUMBER|wrong version number", "the endpoint does not use TLS", "use http:// instead of https://"),
     (r"HTTP request to an HTTPS server", "the endpoint requires TLS", "use https:// instead of http://"),
     (r"Failed parsing HTTP/2|http1\.x server", "the endpoint does not speak gRPC", _NOT_GRPC),
