@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import certifi
 import grpc
 import pytest
 from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
@@ -242,6 +243,29 @@ def test_temporary_failure_is_followed_by_a_message_of_success(protocol: str, st
     assert exports.summary.startswith("1 of 3 exports to URL failed: ")
 
 
+def test_proxy_that_is_down_is_named(stack: ExitStack, monkeypatch: pytest.MonkeyPatch, refusing: str) -> None:
+    for name in ("NO_PROXY", "no_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTP_PROXY", refusing)
+    sentence = failed(stack, HTTP, "http://collector.example:4318")
+    reason = "no connection to the proxy in HTTP_PROXY or HTTPS_PROXY"
+    assert sentence == f"cannot connect to URL ({reason}); waiting for a Collector"
+
+
+def test_path_that_is_in_the_wrong_variable_is_named(stack: ExitStack) -> None:
+    url = stack.enter_context(http_receiver(Answers(404)))
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT must not" in failed(stack, HTTP, f"{url}/v1/metrics")
+
+
+def test_scheme_that_is_missing_for_grpc_without_tls_is_named(
+    stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = stack.enter_context(grpc_receiver(Answers())).removeprefix("http://")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+    sentence = "the endpoint does not use TLS; begin it with http://, because gRPC uses TLS without a scheme"
+    assert failed(stack, GRPC, url) == sentence
+
+
 def test_endpoint_without_a_scheme_is_named(stack: ExitStack) -> None:
     reason = "the endpoint begins with neither http:// nor https://; begin it with one of the two"
     assert failed(stack, HTTP, "localhost:4318").startswith(reason)
@@ -427,6 +451,17 @@ def test_unknown_certificate_is_named(secured: Collector, certificate: Path, pro
     program = Program(stack, exporter(protocol, url, certificate=certificate))
     program.export()
     assert (program.exports[0].arrived, program.said) == (1, [])
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_variable_that_overrides_the_certificate_is_named(
+    secured: Collector, certificate: Path, variable: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, certifi.where())
+    program = Program(stack, exporter(HTTP, secured.http.replace("http:", "https:"), certificate=certificate))
+    program.export()
+    (sentence,) = program.said
+    assert f"; add its authority to the file in {variable}, or unset that" in sentence
 
 
 @pytest.mark.parametrize("protocol", [GRPC, HTTP])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -42,7 +43,10 @@ class Failure(NamedTuple):
 
 _KEY: Final = "set the key of the backend in OTEL_EXPORTER_OTLP_HEADERS, as name=value"
 
-_RECEIVER: Final = "check that this is an OTLP receiver; OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics"
+_RECEIVER: Final = (
+    "check that this is an OTLP receiver; over HTTP, OTEL_EXPORTER_OTLP_METRICS_ENDPOINT has to end in /v1/metrics, "
+    "and OTEL_EXPORTER_OTLP_ENDPOINT must not"
+)
 
 _NOT_GRPC: Final = (
     "check the port, usually 4317; if it accepts OTLP over HTTP, set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"
@@ -52,11 +56,15 @@ _NOT_HTTP: Final = (
     "if the port accepts OTLP over gRPC, set OTEL_EXPORTER_OTLP_PROTOCOL=grpc; if it requires TLS, use https://"
 )
 
+_UNTRUSTED: Final = "the certificate of the endpoint is not trusted"
+
+_NO_TLS: Final = r"WRONG_VERSION_NUMBER|wrong version number"
+
 # A regular expression for each known error, the reason ("" for the error itself) and what to do.
 _CAUSES: Final = (
     (
         r"CERTIFICATE_VERIFY_FAILED",
-        "the certificate of the endpoint is not trusted",
+        _UNTRUSTED,
         "set OTEL_EXPORTER_OTLP_CERTIFICATE to the file with the certificate of its authority",
     ),
     (
@@ -64,7 +72,7 @@ _CAUSES: Final = (
         "the endpoint begins with neither http:// nor https://",
         "begin it with one of the two, such as http://collector:4318",
     ),
-    (r"WRONG_VERSION_NUMBER|wrong version number", "the endpoint does not use TLS", "use http:// instead of https://"),
+    (_NO_TLS, "the endpoint does not use TLS", "use http:// instead of https://"),
     (r"HTTP request to an HTTPS server", "the endpoint requires TLS", "use https:// instead of http://"),
     (r"Failed parsing HTTP/2|http1\.x server", "the endpoint does not speak gRPC", _NOT_GRPC),
     (
@@ -83,6 +91,7 @@ _CAUSES: Final = (
 )
 
 _UNREACHABLE: Final = (
+    (r"ProxyError(?!.*Tunnel connection failed)", "no connection to the proxy in HTTP_PROXY or HTTPS_PROXY"),
     (r"connection refused", "connection refused"),
     (r"resol(v|ution)|lookup error|name or service not known", "the host name cannot be resolved"),
     (r"no route to host|unreachable", "the host cannot be reached"),
@@ -90,9 +99,24 @@ _UNREACHABLE: Final = (
 )
 
 
+def _of_environment(text: str) -> Failure | None:
+    """Return the failure if a variable of the environment has caused it."""
+    bundle = next((name for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if os.environ.get(name)), "")
+    if bundle and re.search("SSLError.*CERTIFICATE_VERIFY_FAILED", text):  # of requests
+        fix = f"add its authority to the file in {bundle}, or unset that: it overrides OTEL_EXPORTER_OTLP_CERTIFICATE"
+        return Failure(_UNTRUSTED, fix)
+    names = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    endpoint = next(filter(None, map(os.environ.get, names)), "://")
+    if "://" not in endpoint and re.search(_NO_TLS, text):
+        return Failure("the endpoint does not use TLS", "begin it with http://, because gRPC uses TLS without a scheme")
+    return None
+
+
 def failure(text: str) -> Failure:
     """Return the failure that an error message describes."""
     text = " ".join(text.split())
+    if (found := _of_environment(text)) is not None:
+        return found
     for pattern, reason in _UNREACHABLE:
         if re.search(pattern, text, re.IGNORECASE):
             return Failure(reason, is_unreachable=True)
