@@ -33,6 +33,7 @@ from opentelemetry.instrumentation.hardware.sdk import (
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.system.limits import is_limit
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.spans.readings import Readings
@@ -101,11 +102,9 @@ class Telemetry:
 
     def fail(self, error: Exception) -> None:
         """Log why it could not start, and leave nothing behind."""
-        is_limit = isinstance(error, (OSError, MemoryError)) or (
-            isinstance(error, RuntimeError) and "thread" in str(error)  # a limit, or an isolated subinterpreter
-        )
+        is_expected = isinstance(error, OSError) or is_limit(error)
         text = "Hardware telemetry could not start: %s; the program continues without it"
-        _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_limit)
+        _LOG.error(text, str(error) or type(error).__name__, exc_info=not is_expected)
         with suppress(Exception):
             self.stop()
         self._has_failed()

@@ -16,9 +16,13 @@ _MIB: Final = 1 << 20
 _NEEDED: Final = (("RLIMIT_AS", 0, 700 * _MIB), ("RLIMIT_DATA", 5, 96 * _MIB))
 
 
+# Errors of threading: at a limit, and in an isolated subinterpreter.
+_NO_THREADS: Final = ("can't start new thread", "daemon threads are disabled")
+
+
 def is_limit(error: BaseException) -> bool:
     """Whether an error says that this process has no memory left, or may have no more threads."""
-    return isinstance(error, MemoryError) or "can't start new thread" in str(error)
+    return isinstance(error, MemoryError) or any(text in str(error) for text in _NO_THREADS)
 
 
 def shortage() -> str | None:
