@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.cli.findings import Finding, report,
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, collected_logs
 from opentelemetry.instrumentation.hardware.cli.table import IDENTITY
 from opentelemetry.instrumentation.hardware.cli.text import counted, listed, quantity
+from opentelemetry.instrumentation.hardware.model import Number, Series
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
@@ -159,8 +160,9 @@ def _sources(config: Config, arguments: argparse.Namespace) -> tuple[list[Findin
         for name in discover():
             parts = [each for each in session.runners if each.name.partition(":")[0] == name]
             for runner in parts:
-                findings += _source(runner, session.clock())
-                metrics = Counter(each.metric.name for each, _ in runner.points(session.clock()))
+                points = [point for point in runner.points(session.clock()) if config.wants(point[0].metric)]
+                findings += _source(runner, points, session.clock())
+                metrics = Counter(each.metric.name for each, _ in points)
                 if metrics:
                     series[runner.name] = dict(sorted(metrics.items()))
             if not parts and config.selects(name):
@@ -200,7 +202,7 @@ def _spans(session: Session) -> Iterator[Finding]:
         yield Finding("spans", "ok", "will not have", f"{c.SPAN_ENERGY.name}, because {reason}")
 
 
-def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
+def _source(runner: SourceRunner, points: Sequence[tuple[Series, Number]], now: float) -> Iterator[Finding]:
     problem, source = runner.health(now), runner.source
     if runner.state is State.ABSENT and problem is not None:
         is_expected = not problem.fix or runner.name in _OPTIONAL
@@ -212,14 +214,13 @@ def _source(runner: SourceRunner, now: float) -> Iterator[Finding]:
         fix = f"leave it out: --sources=-{runner.name.partition(':')[0]}"
         yield Finding("sources", "wrong", runner.name, text, fix)
     else:
-        yield Finding("sources", "ok", runner.name, _found(runner, now))
+        yield Finding("sources", "ok", runner.name, _found(points))
     for sentence in source.unsupported if source is not None else ():
         yield Finding("sources", "note", runner.name, sentence)
 
 
-def _found(runner: SourceRunner, now: float) -> str:
+def _found(points: Sequence[tuple[Series, Number]]) -> str:
     """Describe what a source found: the number of series, devices and limits."""
-    points = runner.points(now)
     if not points:
         return "nothing to report here"
     gpus = [series.attributes for series, _ in points if series.metric is c.HW_GPU_INFO]
