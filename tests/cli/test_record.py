@@ -92,9 +92,8 @@ def test_recorded_process_names_have_no_arguments(tmp_path: Path) -> None:
 def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> None:
     status, lines, errors = _record("filesystem", "--disk-paths", str(tmp_path / "nothing"))
     assert status == 1
-    assert errors.splitlines()[-1].startswith(
-        f"otel-hardware: filesystem: none of {tmp_path / 'nothing'} can be read (set "
-    )
+    last = f"otel-hardware: filesystem: --disk-paths: {tmp_path / 'nothing'}: No such file or directory"
+    assert errors.splitlines()[-1] == last
     replay = Replay(lines)
     with pytest.raises(FileNotFoundError):
         replay.files().space(str(tmp_path / "nothing"))

@@ -479,5 +479,6 @@ def test_only_resident_memory_is_read_between_collections() -> None:
     with opened("process", machine) as source:
         machine.tree.asked.clear()
         metrics = {series.metric for series, _ in source.read()}
-    assert metrics == {c.PROCESS_MEMORY_USAGE, c.PROCESS_MEMORY_PEAK, c.PROCESS_MEMORY_UTILIZATION}
+    limit = {c.PROCESS_CPU_LIMIT}  # known from the last complete reading
+    assert metrics == {c.PROCESS_MEMORY_USAGE, c.PROCESS_MEMORY_PEAK, c.PROCESS_MEMORY_UTILIZATION} | limit
     assert machine.tree.asked == ["/proc/self/statm"]
