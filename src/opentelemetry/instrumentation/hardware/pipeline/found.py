@@ -95,7 +95,7 @@ def drivers_of(config: Config, pid: int) -> Drivers:
 
 
 def any_host_metric(sources: Iterable[FoundSource], config: Config) -> bool:
-    """Whether a metric of the host is wanted that a source has of which there is a sign."""
+    """Whether a source that is expected here has a wanted metric of the host."""
     wanted = [metric for metric in CATALOG if metric.scope is Scope.HOST and config.wants(metric)]
     return any(found.expected and found.has_any(wanted) for found in sources)
 

@@ -40,7 +40,7 @@ _FRESH: Final = 0.02  # seconds. A span that starts so soon after a reading caus
 _SPACING: Final = 0.05
 
 # Least time between two readings, as a multiple of the duration of the last one, up to ``_PERIOD``. Each call of a
-# driver takes the interpreter lock from a program whose threads compete for it, and waits for it.
+# driver takes the interpreter lock from the threads of a busy program, and waits for it.
 _REST: Final = 50.0
 
 # Seconds that the wall clock may lose and gain between two readings. After a larger step all rows are removed, because

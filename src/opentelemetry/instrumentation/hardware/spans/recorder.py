@@ -38,7 +38,6 @@ _SHARE: Final = c.SPAN_SHARE_ENERGY.name
 
 _LATE: Final = 100_000_000  # nanoseconds from the start to the creation of a span that is made after the fact
 
-
 _PATIENCE: Final = 1.0  # seconds for which the first spans of a forked child wait for its session
 
 
