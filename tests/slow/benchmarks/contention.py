@@ -1,8 +1,9 @@
 """What spans cost a program that saturates its interpreter: requests per second, and CPU time per request.
 
 Two threads compute without pause, in requests of about 2 ms with one or two short spans inside the span of the request.
-They hold the interpreter lock all the time, so whatever else runs in the process takes it from them. Each mode has
-several processes, because equal processes differ by a percent. When all have warmed up, and a span of a second gets its
+They hold the interpreter lock all the time, so whatever else runs in the process takes it from them. Equal programs
+differ by up to 4 %, by the addresses of their objects and the seed of their hashes. So the programs of all modes are
+forked from one process, and there are several such groups. When all have warmed up, and a span of a second gets its
 values in each, they work in turn, for half a second each, while the others wait.
 
 The speed of a shared machine varies by half within a tenth of a second. So the unit is the CPU time of the computing
@@ -21,7 +22,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from itertools import chain, cycle
+from itertools import cycle
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -50,7 +51,7 @@ _REQUEST = 3.3  # milliseconds of computing in a request: about 750 spans per se
 
 _WARM_UP = 8.0  # seconds for which each program works before
 
-_PROCESSES = 5  # processes of each mode
+_GROUPS = 3  # processes of each mode
 
 _START = 30.0  # seconds that all of them take to start and to end, about
 
@@ -101,15 +102,12 @@ def figures(seconds: float) -> list[Figure]:
     rounds = max(1, round((seconds - _START) / _SLICE / len(names)))
     taken: list[dict[str, Measured]] = []
     with Sink() as sink, ExitStack() as stack:
-        programs = [
-            {name: stack.enter_context(_Program(name, sink.environment())) for name in names}
-            for _ in range(min(_PROCESSES, rounds))
-        ]
-        for program in chain.from_iterable(each.values() for each in programs):
-            program.wait()
+        groups = [stack.enter_context(_Group(names, sink.environment())) for _ in range(min(_GROUPS, rounds))]
+        for group in groups:
+            group.wait()
         for number in range(rounds):
-            first, those = number % len(names), programs[number % len(programs)]
-            taken.append({name: those[name].work() for name in (*names[first:], *names[:first])})
+            first, group = number % len(names), groups[number % len(groups)]
+            taken.append({name: group.work(name) for name in (*names[first:], *names[:first])})
     return [figure for name in MODES for figure in _of(name, taken)]
 
 
@@ -125,40 +123,61 @@ def _of(name: str, rounds: Sequence[Mapping[str, Measured]]) -> list[Figure]:
     ]
 
 
-class _Program:
-    """The process of a mode, which works when it is told to."""
+class _Group:
+    """A process for each mode, which works when it is told to."""
 
-    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, names: Sequence[str], environment: Mapping[str, str]) -> None:
         spawn = multiprocessing.get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_be, args=(name, dict(environment), theirs))
+        pairs = [spawn.Pipe() for _ in names]
+        self._pipes = {name: ours for name, (ours, _) in zip(names, pairs)}
+        self._theirs = {name: theirs for name, (_, theirs) in zip(names, pairs)}
+        self._process = spawn.Process(target=_fork, args=(dict(environment), self._theirs))
 
-    def __enter__(self) -> _Program:
+    def __enter__(self) -> _Group:
         self._process.start()
+        for pipe in self._theirs.values():
+            pipe.close()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._pipe.close()
+        for pipe in self._pipes.values():
+            pipe.close()
         self._process.join(_START_LIMIT)
         self._process.kill()
 
     def wait(self) -> None:
-        """Wait until it can be measured."""
-        if not self._pipe.poll(_START_LIMIT):
-            raise RuntimeError(f"the program did not start in {_START_LIMIT:g} s")
-        self._pipe.recv()
+        """Wait until all can be measured."""
+        for pipe in self._pipes.values():
+            if not pipe.poll(_START_LIMIT):
+                raise RuntimeError(f"a program did not start in {_START_LIMIT:g} s")
+            pipe.recv()
 
-    def work(self) -> Measured:
-        """Let it work for a slice of time."""
-        self._pipe.send(_SLICE)
-        return Measured(*self._pipe.recv())
+    def work(self, name: str) -> Measured:
+        """Let one work for a slice of time."""
+        self._pipes[name].send(_SLICE)
+        return Measured(*self._pipes[name].recv())
+
+
+def _fork(environment: dict[str, str], pipes: dict[str, Connection]) -> None:
+    """Fork the programs of a group, and wait for their end."""
+    fork = multiprocessing.get_context("fork")
+    programs = [fork.Process(target=_be, args=(name, environment, pipes)) for name in pipes]
+    for program in programs:
+        program.start()
+    for pipe in pipes.values():
+        pipe.close()
+    for program in programs:
+        program.join()
 
 
 # -- the program
 
 
-def _be(name: str, environment: dict[str, str], pipe: Connection) -> None:
+def _be(name: str, environment: dict[str, str], pipes: dict[str, Connection]) -> None:
     """Be the program in a mode."""
+    pipe = pipes.pop(name)
+    for other in pipes.values():
+        other.close()
     for variable in [each for each in os.environ if each.startswith("OTEL_")]:
         del os.environ[variable]
     os.environ.update(environment)
