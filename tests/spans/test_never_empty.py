@@ -80,8 +80,15 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
 
 
 @inherited
-def test_span_of_a_child_of_a_fork_server_has_values() -> None:
-    exports = {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+@pytest.mark.parametrize("mode", ["process", "agent"])
+def test_span_of_a_child_of_a_fork_server_has_values(mode: str) -> None:
+    if mode == "agent" and not agent.is_supported():
+        pytest.skip("an agent needs pidfd_open(2) of Linux 5.3")
+    exports = {
+        "OTEL_TRACES_EXPORTER": "otlp",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9",
+        "OTEL_PYTHON_HARDWARE_MODE": mode,
+    }
     ((found, threads),) = printed("spans/fork_server", **AUTO_INSTRUMENTATION, **exports)
     assert 0.29 < found[CPU_TIME] < 3.0
     off = {**exports, "OTEL_PYTHON_HARDWARE_SPANS": "off"}

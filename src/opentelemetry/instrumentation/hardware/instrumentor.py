@@ -132,14 +132,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             provider = kwargs.pop("meter_provider", None)
             if provider is None:
                 provider = get_meter_provider()
-            if served == FORK_SERVER:  # measure the spans of its children, which have sessions of their own
-                config = Config.read(kwargs)
-                if config.spans != "off" and config.mode != "agent":
-                    from opentelemetry.instrumentation.hardware.pipeline.found import find_sources
-                    from opentelemetry.instrumentation.hardware.spans.readings import Readings
-
-                    telemetry.record_spans(Readings(config), provider)
-                    find_sources(config, True, False)  # imports what else each child would import at its first span
+            if served == FORK_SERVER:
+                telemetry.serve_children(provider, Config.read(kwargs))
             if served:
                 return
             if (reason := shortage()) is not None:

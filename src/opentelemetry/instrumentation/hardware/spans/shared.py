@@ -36,13 +36,16 @@ _PLACES: Final = 64  # of the first page, which are used: OPEN of them, and then
 _POLL: Final = 0.1  # seconds between two checks of the agent whether a span is open
 
 
+_NAME: Final = "otel-hardware"
+
+
 def create() -> int:
     """Create the file and return its descriptor.
 
     Raises:
         OSError, AttributeError: The system has no such files.
     """
-    descriptor = os.memfd_create("otel-hardware", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, _SIZE)
         with suppress(AttributeError):  # a smaller file would kill those who have mapped it
@@ -51,6 +54,20 @@ def create() -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def open_parent() -> int:
+    """Open the file of the parent process and return its descriptor.
+
+    Raises:
+        OSError: It has none.
+    """
+    with os.scandir(f"/proc/{os.getppid()}/fd") as entries:
+        for entry in entries:
+            with suppress(OSError):  # it was closed in the meantime
+                if os.readlink(entry.path).startswith(f"/memfd:{_NAME} "):
+                    return os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
+    raise FileNotFoundError("the program has no agent that measures spans")
 
 
 def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryview[float]:
