@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.support.interrupted import Interrupted
 from tests.support.stage import BUSY, ENERGY, LEVEL, POWER, Stage, fail, one, values
 
 from opentelemetry.instrumentation.hardware.catalog import (
@@ -164,6 +165,24 @@ def test_metric_outside_catalog_is_collected() -> None:
     stage.player.read = lambda now: [row(3)]
     stage.run(1.0)
     assert one(stage.collect(), row) == 3
+
+
+def test_metric_is_not_lost_if_another_thread_finds_its_source_closed() -> None:
+    for number in range(1, 1000):
+        stage = Stage()
+        stage.run(1.0)
+
+        def close(stage: Stage = stage) -> None:
+            stage.runner.close()
+            stage.collector.metrics()
+
+        with Interrupted(Collector, number, close) as interrupted:
+            stage.collector.metrics()
+        stage.runner.read()
+        assert POWER in stage.collector.metrics()
+        if interrupted.lines < number:
+            break
+    assert number > 4
 
 
 def test_cpu_time_continues_over_sessions() -> None:

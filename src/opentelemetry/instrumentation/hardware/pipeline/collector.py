@@ -107,8 +107,7 @@ class Collector:
             from opentelemetry.instrumentation.hardware.bottlenecks.counter import BottleneckTime
 
             self._bottlenecks = BottleneckTime(counters.resume)
-        self._read: list[tuple[Metric, ...]] | None = None
-        self._metrics: dict[Metric, None] = {}
+        self._metrics: tuple[list[tuple[Metric, ...]], dict[Metric, None]] = [], {}  # what was read, and is wanted
 
     def replace(self, runners: Sequence[SourceRunner]) -> None:
         """Use other runners. The CPU time of those that end is kept, so that its counter never falls."""
@@ -129,11 +128,11 @@ class Collector:
             read.append((SPANS_ENERGY_UNATTRIBUTED,))
         if self._bottlenecks is not None:
             read.append((HW_GPU_BOTTLENECK_TIME,))
-        if read != self._read:
-            every = (metric for metrics in read for metric in metrics)
-            self._metrics = dict.fromkeys(filter(self._wants, every))
-            self._read = read
-        return self._metrics
+        before, wanted = self._metrics
+        if read != before:
+            wanted = dict.fromkeys(filter(self._wants, (metric for metrics in read for metric in metrics)))
+            self._metrics = read, wanted  # at once: other threads ask, too
+        return wanted
 
     def collect(self, marks: Marks) -> Snapshot:
         """Return the values since the marks and update these. If two sources report a series, the first one is used."""
