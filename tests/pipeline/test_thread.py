@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import inf
 from types import SimpleNamespace
@@ -106,6 +107,29 @@ def test_thread_counts_its_cpu_time() -> None:
     with running(stage):
         stage.read_now(10.0)
         wait_for(lambda: stage.runner.cpu_time > 0.0, 10, "processor time")
+
+
+def test_request_that_is_made_while_the_thread_ends_is_answered() -> None:
+    for _ in range(20):
+        stage = Stage(interval=3600.0, expected=3600.0)
+        (thread,) = stage.threads
+        is_over = threading.Event()
+
+        def ask(thread: ReaderThread = thread, is_over: threading.Event = is_over) -> list[threading.Event]:
+            requests = []
+            while not is_over.is_set():
+                requests.append(thread.request())
+            return requests
+
+        with ThreadPoolExecutor(4) as pool:
+            asking = [pool.submit(ask) for _ in range(4)]
+            thread.start()
+            thread.request().wait(20.0)
+            thread.stop()
+            ended = thread.join(20.0)
+            is_over.set()
+            assert ended
+            assert all(request.is_set() for requests in asking for request in requests.result())
 
 
 def test_fresh_reads_every_source() -> None:

@@ -136,8 +136,8 @@ class ReaderThread:
         for runner in self.runners:
             runner.close()
         self._ended = True
-        for done, _ in [*self._requests]:
-            done.set()
+        for _ in range(len(self._requests)):  # others add to them
+            self._requests.popleft()[0].set()
 
     def _sleep(self, seconds: float) -> None:
         self.wakes_at = self._clock() + seconds
