@@ -274,14 +274,16 @@ def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: 
 
 
 @pytest.mark.parametrize(
-    ("exporters", "reason"),
+    ("exporters", "is_frozen", "reason"),
     [
-        ("otlp, prometheus", "An agent cannot listen on the Prometheus port of the program"),
-        ("console", "An agent cannot print on the console of the program"),
+        ("otlp, prometheus", False, "An agent cannot listen on the Prometheus port of the program"),
+        ("console", False, "An agent cannot print on the console of the program"),
+        ("otlp", True, "An agent needs a Python interpreter, and a frozen program is none"),
     ],
 )
-def test_exporters_that_need_the_program_have_no_agent(exporters: str, reason: str) -> None:
+def test_program_that_can_have_no_agent_reports_itself(exporters: str, is_frozen: bool, reason: str) -> None:
     program = (
+        f"import sys; sys.frozen = {is_frozen}\n"
         "import logging; logging.basicConfig()\n"
         "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
         "from tests.support import traces\n"

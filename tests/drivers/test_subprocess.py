@@ -494,3 +494,16 @@ def test_interpreter_is_not_a_frozen_program(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", "/opt/mypython")
     assert python_executable() == "python3"
+
+
+@pytest.mark.parametrize(("before", "expected"), [("/opt/lib", b"/opt/lib\n"), (None, b"\n")])
+def test_tool_does_not_get_the_libraries_of_a_frozen_program(
+    before: str | None, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyInstaller sets these variables."""
+    monkeypatch.setattr(sys, "_MEIPASS", "/opt/program/_internal", raising=False)
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/program/_internal" + (f":{before}" if before else ""))
+    if before:
+        monkeypatch.setenv("LD_LIBRARY_PATH_ORIG", before)
+    tool = Command(Tool("tool", "/bin/sh", arguments=("-c", 'echo "$LD_LIBRARY_PATH"')))
+    assert tool.run([], LONG).stdout == expected

@@ -78,6 +78,8 @@ def obstacle() -> str | None:
         return "An agent cannot listen on the Prometheus port of the program"
     if "console" in exporters:
         return "An agent cannot print on the console of the program"
+    if getattr(sys, "frozen", False):
+        return "An agent needs a Python interpreter, and a frozen program is none"
     if not is_supported():
         return "An agent needs pidfd_open(2) of Linux 5.3"
     return None

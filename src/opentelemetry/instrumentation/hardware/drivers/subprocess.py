@@ -21,8 +21,6 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 # Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on.
 _ENVIRONMENT = ("HOME",)
 
-_SEARCHED = ("PATH", "LD_LIBRARY_PATH")  # further variables passed to every tool, without relative folders
-
 
 class Tool(NamedTuple):
     """A command-line tool and where to find it.
@@ -142,6 +140,9 @@ class Command:
 
     def _environment(self) -> dict[str, str]:
         environment = {name: os.environ.get(name) for name in (*_ENVIRONMENT, *self._tool.environment)}
-        environment |= {name: _absolute(os.environ.get(name, "")) or None for name in _SEARCHED}
+        # A program made with PyInstaller finds its own libraries first, and keeps what the variable was before.
+        libraries = "LD_LIBRARY_PATH_ORIG" if hasattr(sys, "_MEIPASS") else "LD_LIBRARY_PATH"
+        for name, folders in (("PATH", "PATH"), ("LD_LIBRARY_PATH", libraries)):
+            environment[name] = _absolute(os.environ.get(folders, "")) or None
         passed = {name: value for name, value in environment.items() if value is not None}
         return {**passed, "LANG": "C", "LC_ALL": "C"}
