@@ -126,8 +126,10 @@ class Demand:
     def end(self, key: int) -> None:
         """Record that a span ended, or was forgotten without an end."""
         self._open.discard(key)
-        if not self._open:
-            self._memory[self._place] = 0.0
+        is_open = True
+        while is_open != bool(self._open):  # again, if another thread has begun or ended one meanwhile
+            is_open = not is_open
+            self._memory[self._place] = self._pid * is_open
 
     def due(self, interval: float, last: float, duration: float) -> float:
         """Return when the next reading is due.
