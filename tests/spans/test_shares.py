@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import math
 import os
 import random
@@ -13,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.support import children
+from tests.support.interrupted import Interrupted
 from tests.support.recorded import Recorded, Rowed
 from tests.support.stage import PATIENT, Clock
 
@@ -311,34 +310,21 @@ def test_notes_are_bounded_when_our_threads_are_blocked() -> None:
 def test_span_of_a_signal_handler_leaves_the_shares_right(method: str, caplog: pytest.LogCaptureFixture) -> None:
     """The handler runs at each line once."""
     program = Simulation(shares=method)
-    lines, code = 0, inspect.getfile(Shares)
 
     def interrupt() -> None:
         context = trace.set_span_in_context(program.spans["parent"])
         begin = int(1e9 * (EPOCH + program.clock.now))
         program.tracer.start_span("handler", context, start_time=begin).end(begin)
 
-    def at_line(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal lines
-        if frame.f_code.co_filename != code:
-            return None
-        lines += event == "line"
-        if event == "line" and lines == number:
-            interrupt()
-        return at_line
-
     for number in range(1, 10_000):
-        now, lines, before = 110.0 + 2 * number, 0, sys.gettrace()
+        now = 110.0 + 2 * number
         program.start(now, "parent")
-        sys.settrace(at_line)
-        try:
+        with Interrupted(Shares, number, interrupt) as interrupted:
             program.start(now + 0.2, "child", "parent")
             program.end(now + 0.8, "child", gen_ai__usage__output_tokens=10)
-        finally:
-            sys.settrace(before)
         program.end(now + 1.5, "parent")
         program.go_to(now + 1.9)
-        if lines < number:
+        if interrupted.lines < number:
             break
     assert number > 30
     assert caplog.messages == []
@@ -346,6 +332,25 @@ def test_span_of_a_signal_handler_leaves_the_shares_right(method: str, caplog: p
     every: list[Any] = [span.attributes for span in program.exporter.get_finished_spans()]
     found = sum(each.get(SHARE, 0.0) for each in every)
     assert program.total() == exact(found + program.shares.unattributed)
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_span_may_end_while_another_thread_uninstruments(is_dropped: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The other thread is as fast as to do it between two lines."""
+    for number in range(1, 10_000):
+        program = Simulation()
+        program.start(110.0, "span")
+        with Interrupted(SpanRecorder, number, program.recorder.close) as interrupted:
+            if is_dropped:
+                program.recorder.forget(program.spans["span"].end.__self__, program.spans["span"])  # type: ignore[attr-defined]
+            else:
+                program.start(111.0, "child", "span")
+                program.end(112.0, "child")
+        if interrupted.lines < number:
+            break
+        assert len(program.attributes()) == (not is_dropped)
+    assert number > 4
+    assert caplog.messages == []
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # fork beside threads

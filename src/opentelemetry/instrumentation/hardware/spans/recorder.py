@@ -280,11 +280,12 @@ class SpanRecorder:
 
     def forget(self, opened: OpenSpan, span: Any) -> None:
         """Release a span that the program has dropped without an end."""
-        if self._session is None or opened.pid != os.getpid():
+        session, shares = self._session, self.shares
+        if session is None or opened.pid != os.getpid():
             return
-        self._session.demand.end(id(opened))
-        if self.shares is not None:
-            self.shares.lose(span.get_span_context().span_id)
+        session.demand.end(id(opened))
+        if shares is not None:
+            shares.lose(span.get_span_context().span_id)
 
     def fail(self) -> None:
         """Log a failure once. It never reaches the program."""

@@ -34,6 +34,8 @@ _MAX_NOTES: Final = 2000
 # Seconds of the shortest slot that ends where a span begins or ends; of others, INTERVAL.
 _EDGE: Final = 0.02
 
+_has_interpreter_lock: Final[Callable[[], bool]] = getattr(sys, "_is_gil_enabled", lambda: True)  # since Python 3.13
+
 # The end of a span: its own energy if it is known, its tokens, and whether it keeps its share.
 _End: TypeAlias = "tuple[float | None, float, bool]"
 
@@ -97,6 +99,7 @@ class Shares:
 
     Attributes:
         unattributed: Joules that no span has claimed or can claim any more. They never fall.
+        has_energy: Whether any energy has been read.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Shares:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.unattributed = 0.0
+        self.has_energy = False
         self.by_tokens = by_tokens
         self._clock = clock
         self._pid = os.getpid()
@@ -175,9 +179,10 @@ class Shares:
     def _acquire(self) -> None:
         """Take the lock. A blocking lock is handed to a thread that waits for the interpreter lock as well.
 
-        Then each thread of a program that computes without pause would wait for it at every span.
+        Then each thread of a program that computes without pause would wait for it at every span. Without an
+        interpreter lock, threads that do not block would take the CPUs from the one that has the lock.
         """
-        while not self._lock.acquire(False):
+        while not self._lock.acquire(not _has_interpreter_lock()):
             time.sleep(0.0)
 
     # -- our threads
@@ -195,13 +200,9 @@ class Shares:
             pending += sum(slot.open * slot.power for slot in self._timeline.slots)
             used = self._timeline.joules(self._timeline.slots[-1].end)
             self.unattributed = max(self.unattributed, used - self._claimed - pending)
+            self.has_energy = self._timeline.slots[-1].joules > 0.0
         finally:
             self._lock.release()
-
-    @property
-    def has_energy(self) -> bool:
-        """Whether any energy has been read."""
-        return self._timeline.slots[-1].joules > 0.0
 
     # -- with the lock
 
