@@ -119,6 +119,7 @@ def test_request_that_is_made_while_the_thread_ends_is_answered() -> None:
             requests = []
             while not is_over.is_set():
                 requests.append(thread.request())
+                time.sleep(0.00001)  # else the thread has no time to end
             return requests
 
         with ThreadPoolExecutor(4) as pool:
