@@ -341,6 +341,19 @@ def test_devices_that_this_process_reports_are_read_once_for_metrics_and_spans()
     assert for_spans(source) == []
 
 
+def test_energy_counter_without_a_time_has_not_that_of_an_earlier_reading() -> None:
+    gpu = AcmeGpu(0)
+    driver = AcmeDriver(gpu, users={"gpu0": [STRANGER]})
+    driver.reads_for_spans = True
+    source = opened(driver)
+    gpu.updated = 1_790_000_000.0
+    for_spans(source)
+    assert source.updated == {"gpu0": 1_790_000_000.0}
+    gpu.updated = None
+    for_spans(source)
+    assert source.updated == {"gpu0": None}
+
+
 def test_tool_that_takes_long_is_not_run_more_often_for_spans() -> None:
     driver = AcmeDriver(AcmeGpu(0))
     driver.min_interval = 10.0

@@ -52,7 +52,7 @@ class AcceleratorSource(DetectedSource):
         self._instead = ""
         self._is_pid_hidden = False
         self._looks = 0
-        self.updated: dict[str, float] = {}
+        self.updated: dict[str, float | None] = {}
 
     # -- what a vendor implements
 
@@ -253,8 +253,7 @@ class AcceleratorSource(DetectedSource):
     def _energy(self, used: bool) -> Iterator[Point]:
         for device in self._awake(used):
             yield from self._points(device, device.read_energy)
-            if device.updated is not None:
-                self.updated[device.id] = device.updated
+            self.updated[device.id] = device.updated
 
     def _memory(self, used: bool) -> Iterator[Point]:
         for device in self._awake(used):

@@ -92,8 +92,7 @@ class Source(ABC):
         used_devices: ``hw.id`` of the devices that the observed program has used so far.
         is_use_known: Whether it uses these; else they are those that it may use.
         used: ``hw.id`` of those that it uses now, as of the newest reading.
-        updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``, for the devices whose
-            driver reports it.
+        updated: When the energy counters were updated, in seconds since the epoch by ``hw.id``; None if unknown.
         rows: Prefixes of the names of its metrics.
         of_all_processes: Whether it reports all processes, because the process observes no program.
         unsupported: What this machine does not report and why, a sentence each; shown by ``doctor``.
@@ -105,7 +104,7 @@ class Source(ABC):
     used_devices: frozenset[str] = frozenset()
     is_use_known: bool = True
     used: frozenset[str] = frozenset()
-    updated: Mapping[str, float] = MappingProxyType({})
+    updated: Mapping[str, float | None] = MappingProxyType({})
     rows: ClassVar[tuple[str, ...]] = ("",)
     of_all_processes: ClassVar[bool] = False
 

@@ -189,7 +189,7 @@ class Ledger:
         self._wall_clock = wall_clock
         self._offset = wall_clock() - clock()
 
-    def add(self, points: Iterable[Point], updated: Mapping[str, float] = MappingProxyType({})) -> None:
+    def add(self, points: Iterable[Point], updated: Mapping[str, float | None] = MappingProxyType({})) -> None:
         """Add a reading that was made just now.
 
         Args:
