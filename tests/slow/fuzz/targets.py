@@ -30,6 +30,7 @@ from tests.tools import amdsysfs
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.facts import fact
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, UTILIZATION, Clients
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http, rpc
@@ -102,7 +103,7 @@ def nvidia_smi(data: bytes) -> None:
         return
     gpus = []
     for index, element in enumerate(document.gpus[:8]):
-        uuid = smi.fact(element.findtext("uuid") or "", "(GPU-)?[0-9a-fA-F-]{4,64}")
+        uuid = fact(element.findtext("uuid") or "", "(GPU-)?[0-9a-fA-F-]{4,64}")
         gpu = SmiGpu(f"{index}-{uuid}", index, _HOST)
         gpu.update(element, document.driver, document.cuda)
         gpus += [gpu, *gpu.parts.values()]

@@ -4,6 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Final
+
+# Texts of drivers and tools in place of a value, in lower case.
+ABSENT: Final = frozenset(
+    {
+        "",
+        "n/a",
+        "na",
+        "none",
+        "not found",
+        "not specified",
+        "not supported",
+        "undefined",
+        "unknown",
+        "unknown error",
+        "unsupported",
+        "redacted",
+        "insufficient permissions",
+        "requested functionality has been deprecated",
+        "gpu access blocked by the operating system",
+        "gpu is lost",
+        "gpu requires reset",
+    }
+)
 
 
 def known(facts: Mapping[str, str | int | None]) -> dict[str, str | int]:
@@ -11,7 +35,7 @@ def known(facts: Mapping[str, str | int | None]) -> dict[str, str | int]:
     return {name: fact for name, fact in facts.items() if fact is not None and fact != ""}
 
 
-def fact(text: str) -> str:
-    """Return a text that a tool prints; "" if it stands for an unknown fact."""
-    is_known = text.isprintable() and re.fullmatch("(?!(N/?A|unknown)$).{1,100}", text, re.IGNORECASE)
-    return text if is_known else ""
+def fact(text: str, form: str = ".{1,200}") -> str:
+    """Return a text that a driver or tool reports; "" if it stands for an unknown fact, or has not the form of one."""
+    text = " ".join(text.split())
+    return text if text.lower() not in ABSENT and text.isprintable() and re.fullmatch(form, text) else ""

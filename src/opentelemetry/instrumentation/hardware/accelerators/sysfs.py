@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators import facts
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspend_delay, is_suspended
@@ -63,11 +64,11 @@ def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None
         if re.fullmatch("(card|accel)[0-9]+", name):
             device = f"{folder}/{name}/device"
             lines = read_text(files, f"{device}/uevent").splitlines()
-            facts = dict(line.split("=", 1) for line in lines if "=" in line)
-            driver, address = facts.get("DRIVER", ""), facts.get("PCI_SLOT_NAME", "").lower()
+            event = dict(line.split("=", 1) for line in lines if "=" in line)
+            driver, address = event.get("DRIVER", ""), event.get("PCI_SLOT_NAME", "").lower()
             if driver and (drivers is None or driver in drivers):
                 place = address or _link(files, device).rpartition("/")[2] or name
-                cards.append(Card(address, place, name, device, driver, facts.get("PCI_ID", "").upper()))
+                cards.append(Card(address, place, name, device, driver, event.get("PCI_ID", "").upper()))
     return sorted(cards)
 
 
@@ -95,10 +96,9 @@ def describe(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-def fact(files: Files, path: str, form: str) -> str | None:
-    """Return the content of a file if it has the form of a fact."""
-    text = read_text(files, path)
-    return text if text.isprintable() and re.fullmatch(form, text) else None
+def fact(files: Files, path: str, form: str) -> str:
+    """Return the content of a file; "" if it has not the form of a fact."""
+    return facts.fact(read_text(files, path), form)
 
 
 # -- values

@@ -58,7 +58,7 @@ def facts(files: Files, card: Card, models: Mapping[str, str]) -> dict[str, str 
         c.HW_VENDOR: "AMD",
         c.HW_MODEL: fact(files, f"{folder}/product_name", ".{1,100}")
         or models.get(f"{device}/{revision}", f"device 0x{device.lower()}"),
-        c.HW_SERIAL_NUMBER: fact(files, f"{folder}/serial_number", "(?!0+$|N/A$|unknown$)[0-9A-Za-z-]{1,64}"),
+        c.HW_SERIAL_NUMBER: fact(files, f"{folder}/serial_number", "(?!0+$)[0-9A-Za-z-]{1,64}"),
         c.HW_FIRMWARE_VERSION: fact(files, f"{folder}/vbios_version", "[0-9A-Za-z._-]{1,64}"),
         c.PCI_BDF: card.address,
         c.GPU_TYPE: kind,

@@ -58,14 +58,14 @@ class ToolGpu(Gpu):
         self.identify(unique)
         self._tool = tool
         self.output: GpuOutput | None = output
-        chip = chip_number(output.facts.get("unique", ""))
+        chip = chip_number(output.facts["unique"])
         self.aliases = (f"GPU-{chip}", chip) if chip else ()
-        facts = {
+        facts: dict[str, str | int] = {
             c.HW_VENDOR: "AMD",
-            c.HW_MODEL: output.facts.get("model"),
-            c.HW_SERIAL_NUMBER: output.facts.get("serial"),
-            c.HW_DRIVER_VERSION: output.facts.get("driver"),
-            c.HW_FIRMWARE_VERSION: output.facts.get("vbios"),
+            c.HW_MODEL: output.facts["model"],
+            c.HW_SERIAL_NUMBER: output.facts["serial"],
+            c.HW_DRIVER_VERSION: output.facts["driver"],
+            c.HW_FIRMWARE_VERSION: output.facts["vbios"],
             c.PCI_BDF: output.address,
             c.GPU_INDEX: index,
         }
@@ -127,7 +127,7 @@ class ToolDriver(RocmDriver):
             if key in self._gpus:
                 self._gpus[key].output = output
             else:  # two dies of a board may have the same number
-                names = (chip_number(output.facts.get("unique", "")), output.address, f"gpu{output.number}")
+                names = (chip_number(output.facts["unique"]), output.address, f"gpu{output.number}")
                 unique = next(name for name in names if name and name not in taken)
                 taken.add(unique)
                 self._gpus[key] = ToolGpu(len(self._gpus), unique, output, self.name)

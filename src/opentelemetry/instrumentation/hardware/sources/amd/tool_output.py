@@ -10,12 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from opentelemetry.instrumentation.hardware.accelerators.facts import ABSENT, fact
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENERATIONS
 from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.sources.amd import fields as f
-
-_ABSENT: Final = frozenset({"", "n/a", "none", "unknown", "undefined", "unsupported", "not supported", "not specified"})
 
 _INSTINCT = "0x7(40[8cf]|410|4[ab].|5[ab].)"  # PCI device numbers of MI200, MI300 and MI350
 
@@ -39,7 +38,7 @@ class GpuOutput(NamedTuple):
     Attributes:
         number: The tool's number of the GPU.
         address: Its PCI address; empty if it is unknown.
-        facts: Those of :data:`~.fields.FACTS` that are known.
+        facts: Those of :data:`~.fields.FACTS`; "" if unknown.
         values: The texts of the fields, plausible or not.
         unsupported: By series, why it is left out.
     """
@@ -136,7 +135,7 @@ def amd_smi_gpus(metric: Mapping[int, Texts], static: Mapping[int, Texts]) -> li
         texts = gpus[number] = {path.lower(): text for path, text in printed.items()}  # some versions print GFX_0
         for path in f.AMD_SMI:  # a section that is missing as a whole is printed as "usage": "N/A"
             section = texts.get(path.partition("/")[0], "0")
-            if path not in texts and section.lower() in _ABSENT:
+            if path not in texts and section.lower() in ABSENT:
                 texts[path] = section
         speed = re.fullmatch("([0-9]{1,3}(?:\\.[0-9]+)?) ?GT/s", texts.get("pcie/speed", ""))
         if speed and float(speed[1]) in PCIE_GENERATIONS:
@@ -188,7 +187,10 @@ def _gpus(
     """The GPUs in an output. GPUs without a known field, such as partitions, are left out."""
     outputs = []
     for number, texts in gpus.items():
-        facts = {name: fact for name in keys for fact in _facts(texts, keys[name], f.FACTS[name])[:1]}
+        facts = {
+            name: next(filter(None, (fact(texts.get(key, ""), f.FACTS[name]) for key in of_tool)), "")
+            for name, of_tool in keys.items()
+        }
         values: dict[Series, tuple[Field, str]] = {}
         for key, field in fields.items():
             known = values.get(field.series)
@@ -201,19 +203,13 @@ def _gpus(
             del values[f.ENERGY.series]
             unsupported[f.ENERGY.series] = "this model counts in an unknown unit, and the counter wraps within minutes"
         if values or unsupported:
-            address = facts.get("address", "").lower()
+            address = facts["address"].lower()
             outputs.append(GpuOutput(number, address, facts, dict(values.values()), unsupported))
     return outputs
 
 
-def _facts(texts: Texts, keys: tuple[str, ...], form: str) -> list[str]:
-    """The texts that have the form of a fact; not the words that stand for a missing one."""
-    words = (" ".join(texts.get(key, "").split()) for key in keys)
-    return [word for word in words if word.lower() not in _ABSENT and word.isprintable() and re.fullmatch(form, word)]
-
-
 def _counts_energy(facts: Mapping[str, str]) -> bool:
     """Whether the energy counter has 64 bits and a known unit: on Instinct boards after MI100."""
-    model = facts.get("model", "").lower()
+    model = facts["model"].lower()
     named = re.search(r"instinct|\bmi[2-9][0-9]", model) and "mi100" not in model
-    return bool(named or re.fullmatch(_INSTINCT, facts.get("device", "")))
+    return bool(named or re.fullmatch(_INSTINCT, facts["device"]))

@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
     Occupancy,
     Usage,
 )
-from opentelemetry.instrumentation.hardware.accelerators.facts import known
+from opentelemetry.instrumentation.hardware.accelerators.facts import fact, known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
@@ -33,7 +33,6 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
     UNKNOWN,
     Document,
     clean,
-    fact,
     instance_ids,
     pci_address,
     plausible,

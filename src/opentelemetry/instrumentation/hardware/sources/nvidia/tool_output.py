@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from opentelemetry.instrumentation.hardware.accelerators.facts import fact
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers.number import number
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
@@ -38,23 +39,6 @@ LOST: Final = ("GPU is lost", "GPU requires reset")  # texts in place of the val
 UNKNOWN: Final = "Unknown Error"
 
 NOT_REPORTED: Final = "nvidia-smi does not report it"
-
-_NOT_A_FACT: Final = frozenset(
-    text.casefold()
-    for text in (
-        *LOST,
-        UNKNOWN,
-        "",
-        "N/A",
-        "None",
-        "Not Supported",
-        "Not Found",
-        "REDACTED",
-        "Insufficient Permissions",
-        "Requested functionality has been deprecated",
-        "GPU access blocked by the operating system",
-    )
-)
 
 # Elements that are removed before parsing: process names have arbitrary bytes, and the table of clocks is long, and
 # malformed in some versions.
@@ -228,12 +212,6 @@ def clean(text: str) -> str:
     """Remove the brackets that some versions print around a missing value."""
     text = " ".join(text.split())
     return text[1:-1].strip() if text.startswith("[") and text.endswith("]") else text
-
-
-def fact(text: str, form: str = ".{1,200}") -> str:
-    """Return a text that describes the device; "" if unknown."""
-    text = clean(text)
-    return text if text.casefold() not in _NOT_A_FACT and text.isprintable() and re.fullmatch(form, text) else ""
 
 
 def pci_address(text: str) -> str:

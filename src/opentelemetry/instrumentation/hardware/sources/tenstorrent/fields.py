@@ -62,7 +62,7 @@ COUNTERS: Final[Mapping[str, Field]] = {
 
 # Attributes of the info metric, each with a file and the form of its content.
 FACTS: Final[Mapping[str, tuple[str, str]]] = {
-    c.HW_MODEL: ("tt_card_type", "(?!unknown$)[0-9A-Za-z_-]{1,40}"),
+    c.HW_MODEL: ("tt_card_type", "[0-9A-Za-z_-]{1,40}"),
     c.HW_SERIAL_NUMBER: ("tt_serial", "(?!0+$|F+$)[0-9A-Fa-f]{1,32}"),
     c.HW_FIRMWARE_VERSION: ("tt_fw_bundle_ver", "(?!0.0.0.0$)[0-9.]{1,32}"),
 }
