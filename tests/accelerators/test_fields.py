@@ -45,6 +45,9 @@ def test_value_is_converted_to_the_unit_of_the_metric(field: f.Field, raw: objec
     [
         (f.temperature("gpu"), 4_294_967_294),
         (f.temperature("gpu"), "97 F"),
+        (f.temperature("gpu"), 0),
+        (f.power("mW"), 0),
+        (f.voltage("gpu"), 0),
         (f.temperature_limit("gpu", "max"), 0),
         (f.power(), "N/A"),
         (f.power(), "120 W W"),

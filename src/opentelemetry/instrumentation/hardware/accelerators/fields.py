@@ -55,8 +55,15 @@ SCALES: Final[Mapping[str, tuple[int, int]]] = {
     "s/s": (1, 1),
 }
 
+# A device that is awake is above freezing and draws power, so 0 means that the value could not be read.
+POSITIVE: Final = 0.001
+
 # Plausible ranges in base units: that of the metric, else that of its unit, else 0 to 2**53.
 _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
+    c.HW_TEMPERATURE: (POSITIVE, 150),
+    c.HW_POWER: (POSITIVE, 20_000),
+    c.HW_POWER_INSTANT: (POSITIVE, 20_000),
+    c.HW_VOLTAGE: (POSITIVE, 100),
     c.HW_TEMPERATURE_LIMIT: (20, 150),
     c.HW_POWER_LIMIT: (1, 100_000),
     c.HW_POWER_UTILIZATION: (0, 10),
@@ -64,13 +71,12 @@ _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
     c.HW_NPU_MEMORY_LIMIT: (1, 1 << 50),
     c.HW_GPU_FREQUENCY_LIMIT: (1, 50e9),
     c.HW_GPU_PERFORMANCE_STATE: (0, 15),
+    c.HW_FAN_SPEED: (0, 100_000),
     c.HW_FAN_SPEED_RATIO: (0, 2),
 }
 _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
     "1": (0, 1),
-    "Cel": (0, 150),
     "W": (0, 100_000),
-    "V": (0, 1000),
     "Hz": (0, 50e9),
     "By": (0, 1 << 50),
     "{transfer}/s": (1, 10**13),
@@ -78,9 +84,6 @@ _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {
 
 # Plausible totals of a counter: 900 GB/s over NVLink is a petabyte in twenty minutes.
 _TOTALS: Final = (0, 1 << 62)
-
-# For ``least``: a device that is awake is above freezing and draws power, so 0 means that the value could not be read.
-POSITIVE: Final = 0.001
 
 _OVERSHOOT: Final = 1.001  # ratios up to this are rounding errors of the driver, and clamped to 1
 

@@ -252,7 +252,7 @@ class SysfsDevice(Device):
         for number in range(4):
             path = f"{folder}/fan{number + 1}_input"
             if self.files.exists(path):
-                self.fans[self.new_fan(number)] = File(path, Field(c.HW_FAN_SPEED, most=100_000))
+                self.fans[self.new_fan(number)] = File(path, Field(c.HW_FAN_SPEED))
 
     def check_suspended(self) -> bool:
         suspended = is_suspended(self.files, self.card.folder)

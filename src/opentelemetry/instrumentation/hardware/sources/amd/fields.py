@@ -1,7 +1,4 @@
-"""The values of amdgpu and of AMD's tools by name, with metrics, units and plausible ranges.
-
-A GPU that is awake is above freezing and draws power, so a temperature or power of 0 means that the sensor is missing.
-"""
+"""The values of amdgpu and of AMD's tools by name, with metrics, units and plausible ranges."""
 
 from __future__ import annotations
 
@@ -31,27 +28,14 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENER
 
 _COUNT = (1 << 32) - 2  # all ones stands for a count that is not available
 
-
-def _temperature(sensor: str, unit: str = "C") -> Field:
-    return temperature(sensor, unit, least=POSITIVE, most=150)
-
-
-def _power(unit: str = "W") -> Field:
-    return power(unit, least=0.01, most=20_000)
-
-
-def _voltage(rail: str) -> Field:
-    return voltage(rail, "mV", least=POSITIVE, most=100)
-
-
 # -- files of amdgpu
 
 UTILIZATION: Final = utilization("general")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
-POWER: Final = _power("µW")
+POWER: Final = power("µW")
 OVERDRIVE: Final = Field(c.HW_GPU_MEMORY_OVERDRIVE_RATIO, unit="%")
-POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW", least=0.01, most=20_000)
+POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW")
 
 # Files of a card that are sampled.
 SYSFS: Final[Mapping[str, Field]] = {
@@ -69,9 +53,9 @@ SYSFS_SLOW: Final[Mapping[str, Field]] = {
 
 # Files of sensors that are sampled, each with the sensor's label instead of its number.
 HWMON: Final[Mapping[str, Field]] = {
-    "edge_input": _temperature("edge", "m°C"),
-    "junction_input": _temperature("junction", "m°C"),
-    "mem_input": _temperature("memory", "m°C"),
+    "edge_input": temperature("edge", "m°C"),
+    "junction_input": temperature("junction", "m°C"),
+    "mem_input": temperature("memory", "m°C"),
     "sclk_input": frequency("graphics", "Hz"),
     "mclk_input": frequency("memory", "Hz"),
 }
@@ -82,13 +66,13 @@ HWMON_SLOW: Final[Mapping[str, Field]] = {
         for label, sensor in {"edge": "edge", "junction": "junction", "mem": "memory"}.items()
         for file, limit in {"crit": "high.degraded", "emergency": "high.critical"}.items()
     },
-    "vddgfx_input": _voltage("gpu"),
-    "vddnb_input": _voltage("soc"),
-    "vddboard_input": _voltage("board"),
+    "vddgfx_input": voltage("gpu"),
+    "vddnb_input": voltage("soc"),
+    "vddboard_input": voltage("board"),
     "power1_cap": power_limit("enforced", "µW"),
     "power1_cap_max": power_limit("max", "µW"),
     "power1_cap_default": power_limit("default", "µW"),
-    "fan1_input": Field(c.HW_FAN_SPEED, most=100_000),
+    "fan1_input": Field(c.HW_FAN_SPEED),
 }
 
 # By block of the chip, the beginning of the type of its errors; ``chip_`` for other blocks. UMC is the device memory.
@@ -112,12 +96,12 @@ THROTTLE_REASONS: Final = ("power_cap", "current_cap", "thermal_sw", "thermal_hw
 GPU_METRICS: Final[Mapping[str, Field]] = {
     "video": utilization("video", ""),
     "jpeg": utilization("jpeg", ""),
-    **{f"hbm{stack}": _temperature(f"hbm{stack}") for stack in range(4)},
+    **{f"hbm{stack}": temperature(f"hbm{stack}") for stack in range(4)},
     "pcie.generation": PCIE_GENERATION,
     "pcie.width": PCIE_WIDTH,
     "clock.video": frequency("video"),
-    "voltage.soc": _voltage("soc"),
-    "voltage.memory": _voltage("memory"),
+    "voltage.soc": voltage("soc"),
+    "voltage.memory": voltage("memory"),
     "energy": ENERGY,
     "xgmi.receive": link("xgmi", "receive"),
     "xgmi.transmit": link("xgmi", "transmit"),
@@ -143,17 +127,17 @@ AMD_SMI: Final[Mapping[str, Field]] = {
     "usage/jpeg_activity": utilization("jpeg"),
     "mem_usage/total_vram": memory_total("MiB|MB"),
     "mem_usage/used_vram": memory_used("MiB|MB", least=1),
-    "temperature/edge": _temperature("edge"),
-    "temperature/hotspot": _temperature("junction"),
-    "temperature/mem": _temperature("memory"),
+    "temperature/edge": temperature("edge"),
+    "temperature/hotspot": temperature("junction"),
+    "temperature/mem": temperature("memory"),
     **{
         f"limit/{word}_{name}_temperature": temperature_limit(sensor, limit)
         for name, sensor in {"edge": "edge", "hotspot": "junction", "vram": "memory", "mem": "memory"}.items()
         for word, limit in {"slowdown": "high.degraded", "shutdown": "high.critical"}.items()
     },
-    "power/socket_power": _power(),
-    "power/current_socket_power": _power(),
-    "power/average_socket_power": _power(),
+    "power/socket_power": power(),
+    "power/current_socket_power": power(),
+    "power/average_socket_power": power(),
     "limit/ppt0/socket_power_limit": power_limit("enforced"),
     "limit/socket_power": power_limit("enforced"),
     "limit/current_power": power_limit("enforced"),
@@ -171,11 +155,11 @@ AMD_SMI: Final[Mapping[str, Field]] = {
     "clock/gfx/max_clk": frequency_limit("graphics"),
     "clock/mem_0/max_clk": frequency_limit("memory"),
     "clock/mem/max_clk": frequency_limit("memory"),
-    "power/gfx_voltage": _voltage("gpu"),
-    "power/soc_voltage": _voltage("soc"),
-    "power/mem_voltage": _voltage("memory"),
+    "power/gfx_voltage": voltage("gpu"),
+    "power/soc_voltage": voltage("soc"),
+    "power/mem_voltage": voltage("memory"),
     "fan/usage": FAN_SPEED_RATIO,
-    "fan/rpm": Field(c.HW_FAN_SPEED, unit="RPM", most=100_000),
+    "fan/rpm": Field(c.HW_FAN_SPEED, unit="RPM"),
     "pcie/generation": PCIE_GENERATION,
     "pcie/width": PCIE_WIDTH,
     "pcie/replay_count": errors("pcie_replay", most=_COUNT),
@@ -202,7 +186,7 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
     "VRAM Total Memory (B)": memory_total(),
     "VRAM Total Used Memory (B)": memory_used(least=1),
     **{
-        f"Temperature (Sensor {name}) (C)": _temperature(sensor)
+        f"Temperature (Sensor {name}) (C)": temperature(sensor)
         for name, sensor in {
             "edge": "edge",
             "junction": "junction",
@@ -210,9 +194,9 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
             **{f"HBM {stack}": f"hbm{stack}" for stack in range(4)},
         }.items()
     },
-    "Current Socket Graphics Package Power (W)": _power(),
-    "Average Graphics Package Power (W)": _power(),
-    "Socket Graphics Package Power (W)": _power(),
+    "Current Socket Graphics Package Power (W)": power(),
+    "Average Graphics Package Power (W)": power(),
+    "Socket Graphics Package Power (W)": power(),
     "Max Graphics Package Power (W)": power_limit("enforced"),
     "Energy counter": Field(c.HW_ENERGY, unit=(1, 1 << 16), least=1e-6),
     **{
@@ -222,10 +206,10 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
     },
     "Valid sclk range": frequency_limit("graphics"),
     "Valid mclk range": frequency_limit("memory"),
-    "Voltage (mV)": _voltage("gpu"),
+    "Voltage (mV)": voltage("gpu"),
     "Fan speed (%)": FAN_SPEED_RATIO,
     "Fan Speed (%)": FAN_SPEED_RATIO,
-    "Fan RPM": Field(c.HW_FAN_SPEED, most=100_000),
+    "Fan RPM": Field(c.HW_FAN_SPEED),
     "PCIe Replay Count": errors("pcie_replay", most=_COUNT),
 }
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    POSITIVE,
     Field,
     errors,
     frequency,
@@ -46,9 +45,9 @@ RENDERER: Final = utilization("renderer")
 TILER: Final = utilization("tiler")
 ACTIVE: Final = utilization("general", "")
 SCALED: Final = utilization("scaled", "")
-TEMPERATURE: Final = temperature("gpu", least=POSITIVE, most=150)
+TEMPERATURE: Final = temperature("gpu")
 POWER: Final = power(least=1e-12, most=5000)
-IDLE_POWER: Final = power(most=5000)
+IDLE_POWER: Final = power(least=0, most=5000)
 MEMORY_USED: Final = memory_used(least=1)
 MEMORY_ALLOCATED: Final = Field(c.HW_GPU_MEMORY_ALLOCATED, least=1)
 FREQUENCY: Final = frequency("graphics", least=1, most=20e9)
@@ -56,7 +55,7 @@ CPU_SPEED: Final = Field(c.HW_CPU_SPEED, unit="MHz", least=1, most=20e9)
 HOST_POWER: Final = Field(c.HW_HOST_POWER, least=1e-12, most=5000)
 HOST_ENERGY: Final = Field(c.HW_HOST_ENERGY)
 RECOVERIES: Final = errors("recovery", most=1 << 40)
-FAN_SPEED: Final = Field(c.HW_FAN_SPEED, most=100_000)
+FAN_SPEED: Final = Field(c.HW_FAN_SPEED)
 FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO)
 
 # Keys of ``apple_gpu_stats --json``, the first generation.
@@ -110,7 +109,7 @@ MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "gpu_power": (GPU, IDLE_POWER),
     "gpu_ram_power": (SRAM, POWER),
     "cpu_power": (CPU, POWER),
-    "temp/cpu_temp_avg": (CPU, temperature("cpu", least=POSITIVE, most=150)),
+    "temp/cpu_temp_avg": (CPU, temperature("cpu")),
     "ecpu_freq_mhz": (E_CORES, CPU_SPEED),
     "pcpu_freq_mhz": (P_CORES, CPU_SPEED),
     "ane_power": (ANE, IDLE_POWER),

@@ -8,7 +8,6 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import TASKS
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    POSITIVE,
     Field,
     frequency,
     frequency_limit,
@@ -28,8 +27,8 @@ FREQUENCY: Final = frequency("graphics", "Hz")
 FREQUENCY_LIMIT: Final = frequency_limit("graphics", "Hz")
 
 GPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("gpu", "m°C", least=POSITIVE),
-    "power1_input": power("µW", least=POSITIVE),
+    "temp1_input": temperature("gpu", "m°C"),
+    "power1_input": power("µW"),
 }
 
 # Files of nouveau's sensors.
@@ -37,7 +36,7 @@ GPU_SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "temp1_max": temperature_limit("gpu", "high.degraded", "m°C"),
     "temp1_crit": temperature_limit("gpu", "high.critical", "m°C"),
     "power1_max": power_limit("max", "µW"),
-    "in0_input": voltage("gpu", least=POSITIVE),
+    "in0_input": voltage("gpu"),
 }
 
 NPU_BUSY: Final = "npu_busy_time_us"
@@ -51,8 +50,8 @@ NPU: Final[Mapping[str, Field]] = {
 }
 
 NPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("die", "m°C", least=POSITIVE),
-    "power1_input": power("µW", least=POSITIVE),
+    "temp1_input": temperature("die", "m°C"),
+    "power1_input": power("µW"),
 }
 
 # By kernel driver.

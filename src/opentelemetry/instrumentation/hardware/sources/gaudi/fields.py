@@ -24,9 +24,9 @@ FIELDS: Final[Mapping[str, Field]] = {
     UTILIZATION: npu_utilization(),
     "memory.total": Field(c.HW_NPU_MEMORY_LIMIT, unit="MiB"),
     "memory.used": Field(c.HW_NPU_MEMORY_USAGE, unit="MiB"),
-    "power.draw": power(least=POSITIVE),
+    "power.draw": power(),
     "power.max": power_limit("enforced"),
-    "temperature.aip": temperature("die", least=POSITIVE),
+    "temperature.aip": temperature("die"),
     "clocks.current.soc": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
 }
 

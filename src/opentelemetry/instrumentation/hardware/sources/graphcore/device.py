@@ -8,12 +8,12 @@ from typing import Final
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.facts import fact, known
-from opentelemetry.instrumentation.hardware.accelerators.fields import POSITIVE, power
+from opentelemetry.instrumentation.hardware.accelerators.fields import power
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import BOARD, BOARD_POWER, FACTS, FIELDS
 from opentelemetry.instrumentation.hardware.system.files import integer
 
-_POWER: Final = power(least=POSITIVE)
+_POWER: Final = power()
 
 
 class Board(Device):

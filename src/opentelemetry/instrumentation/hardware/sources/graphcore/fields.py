@@ -17,10 +17,10 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
 
 # Values of an IPU. ``speed`` is the older name of ``link speed``.
 FIELDS: Final[Mapping[str, Field]] = {
-    "average board temp": temperature("board", least=POSITIVE),
-    "average die temp": temperature("die", least=POSITIVE),
+    "average board temp": temperature("board"),
+    "average die temp": temperature("die"),
     "clock": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
-    "ipu power": power(least=POSITIVE),
+    "ipu power": power(),
     "ipu utilisation": npu_utilization(),
     "speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),
     "link speed": Field(c.HW_NPU_LINK_SPEED, unit="GT/s"),

@@ -11,7 +11,6 @@ from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    POSITIVE,
     Field,
     frequency,
     frequency_limit,
@@ -35,7 +34,7 @@ MEDIA_FREQUENCY_LIMIT: Final = frequency_limit("video")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 ENERGY: Final = Field(c.HW_ENERGY, unit=(1, 10**6))
-POWER: Final = power(most=20_000)
+POWER: Final = power(least=0)  # the growth of a counter, which has steps
 
 POWER_LIMITS: Final[Mapping[str, Field]] = {
     "max": power_limit("enforced", "µW"),  # 0: there is none
@@ -43,9 +42,9 @@ POWER_LIMITS: Final[Mapping[str, Field]] = {
 }
 
 SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("gpu", "m°C", least=POSITIVE),  # of i915
-    "temp2_input": temperature("gpu", "m°C", least=POSITIVE),  # of xe, as are all below
-    "temp3_input": temperature("memory", "m°C", least=POSITIVE),
+    "temp1_input": temperature("gpu", "m°C"),  # of i915
+    "temp2_input": temperature("gpu", "m°C"),  # of xe, as are all below
+    "temp3_input": temperature("memory", "m°C"),
 }
 SENSORS_SLOW: Final[Mapping[str, Field]] = {
     **{
@@ -53,8 +52,8 @@ SENSORS_SLOW: Final[Mapping[str, Field]] = {
         for number, sensor in {2: "gpu", 3: "memory"}.items()
         for file, limit in {"max": "max", "crit": "high.degraded", "emergency": "high.critical"}.items()
     },
-    "in0_input": voltage("gpu", least=POSITIVE),  # of i915
-    "in1_input": voltage("gpu", least=POSITIVE),
+    "in0_input": voltage("gpu"),  # of i915
+    "in1_input": voltage("gpu"),
 }
 
 THROTTLED: Final[Mapping[str, Field]] = {

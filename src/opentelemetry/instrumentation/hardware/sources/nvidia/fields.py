@@ -1,4 +1,7 @@
-"""The values of NVML and nvidia-smi by their names and numbers, and their metrics."""
+"""The values of NVML and nvidia-smi by their names and numbers, and their metrics.
+
+Both have a text for a value that is not known, so a temperature, a power or a voltage of 0 is one.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,14 @@ GENERAL_PEAK: Final = Field(c.HW_GPU_UTILIZATION_PEAK, unit="%")
 MEMORY_BUSY: Final = utilization("memory")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
-TEMPERATURE: Final = temperature("gpu")
-JUNCTION: Final = temperature("junction")  # the hottest part of the chip, as AMD names it
+TEMPERATURE: Final = temperature("gpu", least=0)
+JUNCTION: Final = temperature("junction", least=0)  # the hottest part of the chip, as AMD names it
 
-POWER: Final = power("mW")
+POWER: Final = power("mW", least=0)
 POWER_ENFORCED: Final = power_limit("enforced", "mW")
 POWER_DEFAULT: Final = power_limit("default", "mW")
 POWER_MAX: Final = power_limit("max", "mW")
-POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="mW")
+POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="mW", least=0)
 PCIE_NOW: Final = {
     "CurrPcieLinkGeneration": Field(c.HW_GPU_PCIE_GENERATION, least=1, most=99),
     "CurrPcieLinkWidth": Field(c.HW_GPU_PCIE_WIDTH, unit="x", least=1, most=99),
@@ -105,7 +108,7 @@ REASONS: Final = {
 # the kernel driver are ``NvU32 pexCounters[]`` (``ctrl2080bus.h`` of open-gpu-kernel-modules). At 64 GB/s that is every
 # 67 ms, so that the number of wraps between two samples is not known. GPM has the rate.
 SAMPLED: Final[Mapping[tuple[int, int], Field]] = {
-    (82, 0): temperature("memory"),
+    (82, 0): temperature("memory", least=0),
     (83, 0): energy("mJ"),
     (74, 0): throttle("power_cap", "ns"),
     (76, 0): throttle("sync_boost", "ns"),
@@ -286,7 +289,7 @@ VOLATILE_ERRORS: Final = tuple(
 JETSON_LOAD: Final = utilization("general", unit=(1, 1000))
 JETSON_CLOCK: Final = frequency("graphics", "Hz")
 JETSON_CLOCK_LIMIT: Final = frequency_limit("graphics", "Hz")
-JETSON_TEMPERATURE: Final = temperature("gpu", "m°C")
+JETSON_TEMPERATURE: Final = temperature("gpu", "m°C", least=0)
 
 # The observed program.
 
@@ -307,7 +310,7 @@ _COUNT: Final = (1 << 32) - 2  # the greatest count: all ones stand for "not ava
 
 _LINK: Final = "pci/pci_gpu_link_info"
 
-XML_POWER: Final = power()
+XML_POWER: Final = power(least=0)
 XML_TOTAL: Final = memory_total("MiB")
 XML_USED: Final = memory_used("MiB")
 
@@ -325,7 +328,7 @@ XML: Final[dict[Field, tuple[str, ...]]] = {
     XML_TOTAL: ("fb_memory_usage/total",),
     XML_USED: ("fb_memory_usage/used",),
     TEMPERATURE: ("temperature/gpu_temp",),
-    temperature("memory"): ("temperature/memory_temp",),
+    temperature("memory", least=0): ("temperature/memory_temp",),
     temperature_limit("gpu", "high.critical"): ("temperature/gpu_temp_max_threshold",),
     temperature_limit("gpu", "high.degraded"): ("temperature/gpu_temp_slow_threshold",),
     temperature_limit("gpu", "max"): ("temperature/gpu_temp_max_gpu_threshold",),
@@ -384,14 +387,14 @@ XML: Final[dict[Field, tuple[str, ...]]] = {
     errors("row_remap", most=_COUNT): ("remapped_rows/remapped_row_corr + remapped_rows/remapped_row_unc",),
     errors("pcie_replay", most=_COUNT): ("pci/replay_counter",),
     RECOVERY_ACTION: ("gpu_recovery_action",),
-    voltage("gpu"): ("voltage/graphics_volt",),
+    voltage("gpu", least=0): ("voltage/graphics_volt",),
     PCIE_NOW["CurrPcieLinkGeneration"]: (f"{_LINK}/pcie_gen/current_link_gen",),
     PCIE_NOW["CurrPcieLinkWidth"]: (f"{_LINK}/link_widths/current_link_width",),
     PCIE_MAX["MaxPcieLinkGeneration"]: (f"{_LINK}/pcie_gen/max_link_gen",),
     PCIE_MAX["MaxPcieLinkWidth"]: (f"{_LINK}/link_widths/max_link_width",),
     Field(c.HW_GPU_BAR1_USAGE, unit="MiB"): ("bar1_memory_usage/used",),
     Field(c.HW_GPU_BAR1_LIMIT, unit="MiB"): ("bar1_memory_usage/total",),
-    Field(c.HW_POWER_INSTANT, unit="W"): ("gpu_power_readings/instant_power_draw",),
+    Field(c.HW_POWER_INSTANT, unit="W", least=0): ("gpu_power_readings/instant_power_draw",),
 }
 
 XML_VOLATILE_ERRORS: Final[dict[Field, tuple[str, ...]]] = {

@@ -29,9 +29,9 @@ ATTRIBUTES: Final[Mapping[str, Field]] = {
 HEARTBEAT: Final = "tt_heartbeat"
 
 SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("die", "m°C", least=POSITIVE),
-    "power1_input": power("µW", least=POSITIVE),
-    "in0_input": voltage("core", least=POSITIVE),
+    "temp1_input": temperature("die", "m°C"),
+    "power1_input": power("µW"),
+    "in0_input": voltage("core"),
 }
 SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "temp1_max": temperature_limit("die", "max", "m°C"),
