@@ -80,6 +80,15 @@ def test_energy_is_integrated_from_power_only_without_a_counter() -> None:
     assert reported(counting, (f.power(), 100.0), (f.energy(), 7.5))["hw.energy", ""] == 7.5
 
 
+def test_first_value_decides_whether_energy_is_counted_or_integrated() -> None:
+    device, counting = gpu(), gpu()
+    power, energy = (f.power(), 100.0), (f.energy(), 7.5)
+    assert reported(device, power)["hw.energy", ""] == Rate(100.0)
+    assert reported(device, power, energy)["hw.energy", ""] == Rate(100.0), "the total would begin again"
+    assert reported(counting, power, energy)["hw.energy", ""] == 7.5
+    assert ("hw.energy", "") not in reported(counting, power)
+
+
 def test_implausible_value_is_dropped_until_it_is_plausible() -> None:
     device = gpu()
     assert reported(device, (f.temperature("gpu"), "N/A")) == {}

@@ -28,7 +28,7 @@ from opentelemetry.instrumentation.hardware.model import Point, Rate, Series, Un
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu, SmiInstance
-from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import TOOL, Document, parse, run
+from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import TOOL, Document, parse, plausible, run
 
 FOLDER = Path(__file__).parent / "smi"
 CAPTURES = sorted(FOLDER.glob("*.xml"))
@@ -116,12 +116,20 @@ def described(document: Document) -> Iterator[str]:
                 yield f"  process {pid} of {device.name}: {'memory unknown' if used is None else f'{used} By'}"
 
 
+def has_value(gpu: SmiGpu, field: Field, spelling: str) -> bool:
+    try:
+        plausible(gpu.texts, field, [spelling])
+    except ValueError:
+        return False
+    return True
+
+
 def spelled(gpu: SmiGpu) -> dict[Field, str]:
     """By field, the element that its value is read from; that of throttling now only without a counter."""
     found: dict[Field, str] = {}
     for field, spellings in SPELLINGS.items():
         for spelling in spellings:
-            if spelling in gpu.texts if field in f.XML_REASONS else gpu.value(field, [spelling]) is not None:
+            if spelling in gpu.texts if field in f.XML_REASONS else has_value(gpu, field, spelling):
                 found.setdefault(field, spelling)
     counted = {field.series for field in found if field in f.XML}
     return {field: at for field, at in found.items() if field in f.XML or field.series not in counted}

@@ -13,14 +13,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from math import inf
-from types import MappingProxyType
 from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, SubDevice
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.model import Event, Metric, Number, Point, Rate, Series
+from opentelemetry.instrumentation.hardware.model import Event, Kind, Metric, Number, Point, Rate, Series
 
 STATES: Final = ("ok", "degraded", "failed")  # values of ``hw.state``
 
@@ -44,8 +43,6 @@ _PEAKS: Final[Mapping[Metric, Metric]] = {
     c.HW_GPU_MEMORY_USAGE: c.HW_GPU_MEMORY_PEAK,
 }
 _RATIOS: Final = (*_MEMORY, (_POWER, _POWER_LIMIT, _POWER_UTILIZATION))
-
-_MOST_READINGS: Final = 32  # maximum number of readings for which a failed device is not read
 
 _MOST_EVENTS: Final = 64  # events of a device that are kept until they are emitted, at its next reading
 
@@ -91,7 +88,8 @@ class Device:
         parts: Its parts by slot, which are selected and read like devices.
         is_unidentified: Whether its aliases are not known yet, so that any name in a variable may mean it.
         counters: Series that the device counts itself: no integral takes their place, not even while the counter
-            cannot be read. Decided once: a series that was integrated must not become a counter later.
+            cannot be read. The first value decides: a series that was integrated must not become a counter later.
+        integrated: Series that are integrated. Their counters are left out.
         remedies: What to do while the device does not respond, by beginning of the reason.
         unsupported: Reasons by series. A text in place of a series is printed unchanged.
         memory_used: Bytes of its memory in use, as of the newest reading; None if unknown.
@@ -125,10 +123,11 @@ class Device:
         self.idle_interval = 0.0
         self.parts: dict[int, Device] = {}
         self.counters: set[Series] = set()
+        self.integrated: set[Series] = set()
         self.unsupported: dict[Series | str, str] = {}
         self.updated: float | None = None
         self.events: deque[Event] = deque(maxlen=_MOST_EVENTS)
-        self.backoff = Backoff(2, _MOST_READINGS + 1)
+        self.backoff = Backoff(2, 33)  # a failed device is not read for at most 32 readings
         self.readings = 0
         self.memory_used: Number | None = None
         self._series: dict[Series, Series] = {}
@@ -211,7 +210,10 @@ class Device:
 
         A value that is not plausible is left out, with the reason in :attr:`unsupported`.
         """
-        known = self._parse(values)
+        known = self.parse(values)
+        for series in known.keys() & self.integrated:
+            if not isinstance(known[series], Rate):
+                del known[series]
         derived: dict[Series, Number | Rate] = {}  # unless the driver reports it
         for series, value in known.items():
             if not isinstance(value, Rate):
@@ -227,15 +229,14 @@ class Device:
                 if _PLAUSIBLE_SHARE.is_plausible(share):
                     derived[ratio] = share
         for series, value in (derived | known).items():
-            if not (isinstance(value, Rate) and series in self.counters):
-                self.unsupported.pop(series, None)
-                yield self.series(series), value
+            if isinstance(value, Rate) and series in self.counters:
+                continue
+            if series.metric.kind is Kind.COUNTER:
+                (self.integrated if isinstance(value, Rate) else self.counters).add(series)
+            self.unsupported.pop(series, None)
+            yield self.series(series), value
 
-    def remember(self, values: Mapping[Field, object]) -> None:
-        """Store limits for derived ratios, without exporting them."""
-        self._parse(values)
-
-    def _parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
+    def parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
         """Return the plausible values, and store the limits. A usage that exceeds its limit is not plausible."""
         known: dict[Series, Number | Rate] = {}
         for field, raw in values.items():
@@ -285,11 +286,11 @@ class Device:
         """Record that the device responds."""
         if self.trouble:
             _LOG.info("%s (%s) responds again", self.name, self.id)
-            self.add_event(c.DEVICE_RECOVERED, False, "responds again")
+            self.add_event(c.DEVICE_RECOVERED, False, "responds again", {})
         self.trouble = ""
         self.backoff.succeed()
 
-    def add_event(self, name: str, is_error: bool, text: str, facts: Mapping[str, str] = MappingProxyType({})) -> None:
+    def add_event(self, name: str, is_error: bool, text: str, facts: Mapping[str, str]) -> None:
         """Add an event, which is emitted if the device is reported. Attributes without a value are left out."""
         device = {c.HW_ID: self.id, c.HW_NAME: self.name, c.HW_TYPE: self.type, c.HW_PARENT: self.parent}
         attributes = {key: value for key, value in {**device, **facts}.items() if value}

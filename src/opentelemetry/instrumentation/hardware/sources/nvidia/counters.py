@@ -114,6 +114,7 @@ class Counters:
             if not code and field in self._late:  # its total continues the integral
                 self._late.remove(field)
                 self._gpu.counters.add(field.series)
+                self._gpu.integrated.discard(field.series)
             if not code and field.series in self._gpu.counters:
                 self._counted.add(field)
             elif field not in self._counted:

@@ -79,7 +79,7 @@ class Gpu(NvmlDevice):
             raise DriverError(codes.NOT_FOUND, f"{uuid} responds in its place")
         self.set_id(uuid)
         limit = self.get_optional("EnforcedPowerLimit")
-        self.remember({} if limit is None else {f.POWER_ENFORCED: limit})
+        self.parse({} if limit is None else {f.POWER_ENFORCED: limit})  # for the ratio in the first reading
         self.aliases = cuda_aliases(uuid)
         self.is_unidentified = False
         self._fans = fans(self)

@@ -86,7 +86,7 @@ class Health:
         if not code and action != self._action:
             if action:
                 text = f"the driver requires a recovery action: {c.RECOVERY_ACTIONS.get(action, action)}"
-                self._gpu.add_event(c.RECOVERY_EVENT, True, text)
+                self._gpu.add_event(c.RECOVERY_EVENT, True, text, {})
             self._action = action
         is_pending = any(value for code, value in map(self._answers.__getitem__, f.DEGRADED) if not code)
         self._gpu.state = "degraded" if is_pending or any(self._is_flagged.values()) else "ok"

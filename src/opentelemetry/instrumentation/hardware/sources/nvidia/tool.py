@@ -47,8 +47,6 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 # Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver.
 MIN_INTERVAL: Final = 10.0
 
-_REASONS: Final = {field.series for field in f.XML_REASONS}
-
 
 class SmiDevice(Device):
     """A GPU or MIG instance of the newest document.
@@ -67,21 +65,18 @@ class SmiDevice(Device):
         self.users: dict[int, int | None] = {}
         self.computing: set[int] = set()
 
-    def value(self, field: Field, spellings: Sequence[str]) -> object:
-        """Return the first plausible value of a field; else None, with the reason in :attr:`unsupported`."""
-        try:
-            return plausible(self.texts, field, spellings)
-        except ValueError as error:
-            self.unsupported[field.series] = str(error)
-            return None
-
     def values(self, table: Mapping[Field, Sequence[str]]) -> dict[Field, object]:
-        """Return all plausible values of a table. Used memory is not plausible without a total."""
-        found = {field: self.value(field, spellings) for field, spellings in table.items()}
-        if found[f.XML_TOTAL] is None and found[f.XML_USED] is not None:
-            found[f.XML_USED] = None
+        """Return the first plausible value of each field. Used memory is not plausible without a total."""
+        found: dict[Field, object] = {}
+        for field, spellings in table.items():
+            try:
+                found[field] = plausible(self.texts, field, spellings)
+            except ValueError as error:
+                self.unsupported[field.series] = str(error)
+        if f.XML_USED in found and f.XML_TOTAL not in found:
+            del found[f.XML_USED]
             self.unsupported[f.XML_USED.series] = "the total is missing"
-        return {field: value for field, value in found.items() if value is not None}
+        return found
 
 
 class SmiInstance(SmiDevice):
@@ -119,7 +114,7 @@ class SmiGpu(SmiDevice):
         self._fields = f.XML | f.XML_VOLATILE_ERRORS if wants_errors else f.XML
         self._host = host
         self._lost = ""
-        self._is_decided = self._has_processes = False
+        self._has_processes = False
 
     def update(self, element: Element, driver: str, cuda: str = "") -> None:
         """Store the values of the newest document."""
@@ -146,10 +141,6 @@ class SmiGpu(SmiDevice):
         self.parts = {} if self._lost else dict(self._instances(element))
         self.is_divided = bool(self.parts) or words.get("mig_mode/current_mig") == "Enabled"
         self._take_users(element)
-        if not (self._is_decided or self._lost):
-            self._is_decided = True
-            counters = {field: paths for field, paths in f.XML.items() if field.series in _REASONS}
-            self.counters = {field.series for field, paths in counters.items() if self.value(field, paths) is not None}
 
     def _type(self) -> str:
         """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
@@ -204,8 +195,7 @@ class SmiGpu(SmiDevice):
             text = next((self.texts[path] for path in spellings if path in self.texts), "")
             if text in ("Active", "Not Active"):
                 reasons[field] = int(text == "Active")
-        for field in [field for field in found if field.series in _REASONS - self.counters]:
-            del found[field]  # a counter that was missing at first
+        found = {field: value for field, value in found.items() if field.series not in self.integrated}
         host: dict[Field, object] = {}
         if self.facts[c.GPU_TYPE] == "integrated":
             found = {field: value for field, value in found.items() if field not in f.PCIE_LINK}
