@@ -285,6 +285,16 @@ def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(g
         assert source.readings()[0].apart == interval
 
 
+def test_idle_card_with_runtime_pm_is_not_kept_awake_by_the_slow_reading() -> None:
+    gpu = Gpu(busy=0, control="auto")
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    with opened("amd", drivers, STRANGER) as source:
+        first = series_of(all_of(source), c.HW_POWER_LIMIT)
+        drivers.tree.asked.clear()
+        assert series_of(dict(source.read_slow()), c.HW_POWER_LIMIT) == first
+        assert {name for name in drivers.tree.asked if name.startswith(gpu.folder)} == {f"{gpu.folder}/uevent"}
+
+
 @contextmanager
 def in_rank(drivers: Equipped, is_reporter: bool) -> Iterator[Amd]:
     """The source in a process of a job, which reports the devices or leaves them to another one."""
@@ -377,7 +387,27 @@ def test_card_without_a_folder_has_status_failed() -> None:
     with opened("amd", drivers, STRANGER) as source:
         del drivers.tree.files[f"{gpu.folder}/uevent"]
         assert values(all_of(source), c.HW_STATUS, state="failed") == [1]
-        assert source.unsupported == ["GPU 0 does not respond: No such file or directory"]
+        assert source.unsupported == ["GPU 0 does not respond: it is gone"]
+
+
+def test_card_that_comes_back_under_another_number_is_the_same_device() -> None:
+    drivers = Equipped(amdsysfs.machine([Gpu()]))
+    tree = drivers.tree
+    with opened("amd", drivers, STRANGER) as source:
+        before = series_of(all_of(source), c.HW_POWER)
+        tree.files = {path.replace("/card0/", "/card1/"): content for path, content in tree.files.items()}
+        all_of(source)
+        assert series_of(all_of(source), c.HW_POWER) == before
+
+
+def test_card_that_is_plugged_in_later_is_reported() -> None:
+    drivers = Equipped(amdsysfs.machine([Gpu()]))
+    with opened("amd", drivers, STRANGER) as source:
+        all_of(source)
+        drivers.tree.files |= Gpu(1, "0000:07:00.0", unique="2" * 16).files()
+        all_of(source)
+        ids = {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_POWER)}
+    assert ids == {"43cc8cc8af246700", "2" * 16}
 
 
 def test_energy_counter_that_appears_later_does_not_replace_the_integral_of_power() -> None:
@@ -387,6 +417,20 @@ def test_energy_counter_that_appears_later_does_not_replace_the_integral_of_powe
         assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
         assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
+
+
+def test_power_is_integrated_again_after_a_reset_in_which_gpu_metrics_cannot_be_read() -> None:
+    gpu = Gpu(metrics=table(6))
+    drivers = Equipped(amdsysfs.machine([gpu]))
+    files = drivers.tree.files
+    with opened("amd", drivers, STRANGER) as source:
+        all_of(source)
+        healthy = {path: content for path, content in files.items() if path.startswith(gpu.folder)}
+        busy = OSError(EBUSY, "busy")
+        for now in (dict.fromkeys(healthy, busy), healthy | {f"{gpu.folder}/gpu_metrics": busy}, healthy):
+            files.update(now)
+            found = series_of(all_of(source), c.HW_ENERGY)
+    assert [*found.values()] == [Rate(41.0)]
 
 
 def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:

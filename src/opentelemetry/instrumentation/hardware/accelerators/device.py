@@ -83,7 +83,6 @@ class Device:
         state: ``ok`` or ``degraded``; "" if the driver does not report it.
         trouble: Why the device does not respond; "" while it responds.
         is_suspended: Whether it is suspended, and not read because reading would wake it.
-        idle_interval: Seconds between two readings that let it suspend while it is idle; 0 if it is busy or never does.
         is_divided: Whether programs use only its parts.
         parts: Its parts by slot, which are selected and read like devices.
         is_unidentified: Whether its aliases are not known yet, so that any name in a variable may mean it.
@@ -120,7 +119,6 @@ class Device:
         self.state = ""
         self.trouble = ""
         self.is_suspended = self.is_divided = self.is_unidentified = False
-        self.idle_interval = 0.0
         self.parts: dict[int, Device] = {}
         self.counters: set[Series] = set()
         self.integrated: set[Series] = set()

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import AllClients, Clients
-from opentelemetry.instrumentation.hardware.accelerators.sleep import longest_rest
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, cards_of
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, cards_of, followed
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
@@ -43,18 +42,15 @@ class DrmDriver(AcceleratorDriver):
 
     def devices(self) -> Sequence[SysfsDevice]:
         """Return all devices, also suspended and removed ones."""
-        for card in cards_of(self._files, self._makers):
-            known = self._devices.get(card.place)
-            if known is None:
-                alike = [each for each in self._devices.values() if each.card.name[:4] == card.name[:4]]
-                self._devices[card.place] = self._makers[card.driver](self._files, card, len(alike))
-            else:
-                known.place(card)
-        return [*self._devices.values()]
+        return followed(cards_of(self._files, self._makers), self._devices, self._device)
+
+    def _device(self, card: Card) -> SysfsDevice:
+        alike = [each for each in self._devices.values() if each.card.name[:4] == card.name[:4]]
+        return self._makers[card.driver](self._files, card, len(alike))
 
     @property
     def min_interval(self) -> float:  # type: ignore[override]
-        return longest_rest(self._devices.values())
+        return max(device.idle_interval for device in self._devices.values())
 
     def usage(self, program: ProcessTree) -> Iterable[Usage]:
         return self._clients.usage(program, self.devices(), self.only_looks)

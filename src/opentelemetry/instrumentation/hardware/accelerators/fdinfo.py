@@ -145,12 +145,6 @@ def _engines(lines: Mapping[str, bytes]) -> dict[str, Engine]:
     return {name: engine for name, engine in engines.items() if engine.capacity > 0}
 
 
-def memory(clients: Iterable[Held]) -> int | None:
-    """Return the bytes of clients; None if unknown."""
-    known = [held.client.memory for held in clients if held.client.memory is not None]
-    return sum(known) if known else None
-
-
 def _share(before: Engine, engine: Engine, elapsed: float) -> float | None:
     """Return the share of the time in which the engines were busy; None if unknown."""
     if before.total is not None and engine.total is not None:
@@ -203,7 +197,9 @@ class Clients:
         path = self._files.link(f"{process}/fd/{name}")
         if not path.startswith(_DEVICE_FILES):
             return
-        card = self._card(path)
+        if path not in self._cards:
+            self._cards = {node: card for card in cards_of(self._files) for node in node_names(self._files, card)}
+        card = self._cards.get(path)  # unknown in a container
         if card is not None:
             if card.driver not in self._drivers:
                 return
@@ -217,12 +213,6 @@ class Clients:
             place = client.address or ("" if card is None else card.place)
             if place:
                 found.setdefault(place, {}).setdefault(client.id, Held(process, client))
-
-    def _card(self, path: str) -> Card | None:
-        """Return the card of a device file; None if it is unknown, as in a container."""
-        if path not in self._cards:
-            self._cards = {node: card for card in cards_of(self._files) for node in node_names(self._files, card)}
-        return self._cards.get(path)
 
     def utilization(self) -> Mapping[str, Mapping[str, float]]:
         """Return by device and task the utilization since the previous call, without unknown engines.
@@ -253,14 +243,15 @@ class Clients:
         return tasks
 
     def usage(self, program: ProcessTree, devices: Sequence[Device], only_looks: bool) -> Iterator[Usage]:
-        """Yield the memory and utilization of each device, known by its id, by the observed program."""
+        """Yield the memory and utilization of each device by the observed program."""
         found = self.read(program.folders)
         utilization = {} if only_looks else self.utilization()
         for device in devices:
-            if device.id in found and not device.trouble:
-                size = memory(found[device.id].values())
-                values: dict[Field, object] = {} if size is None else {MEMORY[device.type]: size}
-                for task, share in utilization.get(device.id, {}).items():
+            place = device.address or device.id
+            if place in found and not device.trouble:
+                sizes = [held.client.memory for held in found[place].values() if held.client.memory is not None]
+                values: dict[Field, object] = {MEMORY[device.type]: sum(sizes)} if sizes else {}
+                for task, share in utilization.get(place, {}).items():
                     if device.type == "gpu":
                         values[UTILIZATION[task]] = share
                     elif task == "general":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators import facts
@@ -55,13 +55,13 @@ class Card(NamedTuple):
 
 
 def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None) -> list[Card]:
-    """Return the devices of a class, :data:`DRM` or :data:`ACCEL`, by address; those of all drivers by default.
+    """Return the devices of a class, such as :data:`DRM`, by address; those of all drivers by default.
 
     Only ``uevent`` is read: it does not wake a suspended device.
     """
     cards = []
     for name in names_or_empty(files, folder):
-        if re.fullmatch("(card|accel)[0-9]+", name):
+        if re.fullmatch("(card|accel|tenstorrent!)[0-9]+", name):
             device = f"{folder}/{name}/device"
             lines = read_text(files, f"{device}/uevent").splitlines()
             event = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -198,7 +198,7 @@ class Increases:
 class SysfsDevice(Device):
     """A device that is read from files.
 
-    A subclass finds them in :meth:`find`, and yields more than their content in :meth:`derived`.
+    A subclass finds them in :meth:`find`, and adds to their content in :meth:`complete` and :meth:`read_slow_values`.
 
     Args:
         noun: The beginning of ``hw.name``.
@@ -206,8 +206,9 @@ class SysfsDevice(Device):
     Attributes:
         often: The files that are sampled.
         slow: The files that are read slowly.
-        fans: By fan, the file of its speed.
+        fans: By fan, the files of its speed.
         increases: The growth of its counters.
+        is_open: Whether its files have been found.
     """
 
     def __init__(self, files: Files, card: Card, index: int, noun: str = "GPU", type: str = "gpu") -> None:  # noqa: A002
@@ -217,30 +218,39 @@ class SysfsDevice(Device):
         self.card = card
         self.often: list[File] = []
         self.slow: list[File] = []
-        self.fans: dict[Device, File] = {}
+        self.fans: dict[Device, list[File]] = {}
         self.increases = Increases(files)
+        self.is_open = False
         self._autosuspend = 0.0
-        self._is_open = False
         self._slow_points: list[Point] = []
 
     def place(self, card: Card) -> None:
         """Follow a device that has another number in its class, after it was removed and came back."""
         if card != self.card:
             self.card = card
-            self._is_open = False
+            self.is_open = False
 
     @abstractmethod
     def find(self) -> None:
         """Find the files, and describe the device in :attr:`facts`."""
 
-    def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
-        """Return what is computed from other files, or from these values."""
-        del values
-        return {}
+    def complete(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Return the sampled values, with what is computed from them or read from other files."""
+        return values
+
+    def read_slow_values(self) -> Mapping[Field, object]:
+        """Return the values that are read slowly."""
+        return read_files(self.files, self.slow, self.unsupported)
 
     def is_idle(self) -> bool:
         """Whether nothing ran between the newest readings, so that the device may suspend if it is left alone."""
         return False
+
+    @property
+    def idle_interval(self) -> float:
+        """Seconds between two readings that let it suspend; 0 if it is busy, or is not read, or never suspends."""
+        may_suspend = self.is_idle() and not (self.is_suspended or self.trouble)
+        return self._autosuspend if may_suspend else 0.0
 
     def count(self, path: str) -> int | None:
         """Return the number in a file; None if it cannot be read."""
@@ -252,7 +262,7 @@ class SysfsDevice(Device):
         for number in range(4):
             path = f"{folder}/fan{number + 1}_input"
             if self.files.exists(path):
-                self.fans[self.new_fan(number)] = File(path, Field(c.HW_FAN_SPEED))
+                self.fans[self.new_fan(number)] = [File(path, Field(c.HW_FAN_SPEED))]
 
     def check_suspended(self) -> bool:
         suspended = is_suspended(self.files, self.card.folder)
@@ -266,24 +276,41 @@ class SysfsDevice(Device):
         self.often, self.slow = [], []
         self.find()
         self._autosuspend = autosuspend_delay(self.files, self.card.folder)
-        self._is_open = True
+        self.is_open = True
 
     def read(self) -> Iterator[Point]:
-        if not self._is_open:
+        if not self.is_open:
             self.open()
         values = read_files(self.files, self.often, self.unsupported)
         if not values and (self.often or not self.files.exists(f"{self.card.folder}/uevent")):
             raise DeviceFailed(self.unsupported[self.often[-1].field.series] if self.often else "it is gone")
-        yield from self.points({**values, **self.derived(values)})
-        self.idle_interval = self._autosuspend if self.is_idle() else 0.0
+        yield from self.points(self.complete(values))
 
     def read_slow(self) -> Iterator[Point]:
         """Read limits and fans. While the device is idle, the earlier values are repeated, so that it may suspend."""
-        if not self._is_open:
+        if not self.is_open:
             return
         if not (self.idle_interval and self._slow_points):
-            points = [*self.points(read_files(self.files, self.slow, self.unsupported))]
-            for fan, file in self.fans.items():
-                points += fan.points(read_files(self.files, [file], self.unsupported))
-            self._slow_points = points
+            self._slow_points = [*self.points(self.read_slow_values())]
+            for fan, files in self.fans.items():
+                self._slow_points += fan.points(read_files(self.files, files, self.unsupported))
         yield from self._slow_points
+
+
+D = TypeVar("D", bound=SysfsDevice)
+
+
+def followed(cards: Iterable[Card], known: dict[str, D], make: Callable[[Card], D]) -> list[D]:
+    """Return the devices of cards, and those of cards that were removed. A card that comes back is the same device.
+
+    Args:
+        cards: The cards that exist now.
+        known: The devices so far, by place. New ones are added.
+        make: Makes the device of a new card.
+    """
+    for card in cards:
+        if card.place in known:
+            known[card.place].place(card)
+        else:
+            known[card.place] = make(card)
+    return [*known.values()]

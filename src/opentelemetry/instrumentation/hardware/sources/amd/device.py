@@ -1,193 +1,187 @@
-"""A GPU, read from the files of amdgpu. Its fan is a separate device."""
+"""A GPU, read from the files of amdgpu.
+
+https://docs.kernel.org/gpu/amdgpu/thermal.html documents them.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from math import inf
-from typing import NamedTuple
+from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspend_delay, is_suspended
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, File, describe, read_files
-from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import (
+    Card,
+    File,
+    SysfsDevice,
+    describe,
+    fact,
+    hwmon_folder,
+    present,
+    read_files,
+)
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.amd import fields as f
-from opentelemetry.instrumentation.hardware.sources.amd import sysfs
-from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
+from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics, revision
 from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
-from opentelemetry.instrumentation.hardware.system.files import Files, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_or_empty, read_text
+
+# Files with the names of models, of libdrm and of ROCm's copy of it.
+_MODEL_NAMES: Final = ("/usr/share/libdrm/amdgpu.ids", "/opt/amdgpu/share/libdrm/amdgpu.ids")
+
+# Device numbers of chips with CPU and GPU that have the ``gpu_metrics`` of a discrete GPU.
+_MI300A: Final = frozenset({"74A0", "74A9"})
+
+_ERROR_KINDS: Final = {b"ce": "corrected", b"ue": "uncorrected", b"de": "deferred"}
 
 
-class Gpu(Device):
+class Gpu(SysfsDevice):
     """A GPU.
 
-    Attributes:
-        fan: Its fan.
-    """
-
-    fan: Device
-
-    def __init__(self, index: int, address: str) -> None:
-        super().__init__(address, f"GPU {index}", index=index, address=address)
-        self.backoff = Backoff(1, 32)  # reading a GPU that is gone costs nothing: retry at the next reading
-
-    def identify(self, unique: str) -> None:
-        self.set_id(unique)
-        self.fan = self.new_fan(0)
-
-    def identify_if_awake(self) -> bool:
-        """Whether ``hw.id`` is known; reads it if the GPU is awake."""
-        return True
-
-    def points_with_fan(self, values: Mapping[Field, object]) -> Iterator[Point]:
-        """Yield the points of the GPU and of its fan.
-
-        An energy counter is left out if the GPU had none when it was opened: its energy is the integral of its power.
-        """
-        own, fan = dict[Field, object](), dict[Field, object]()
-        for field, value in values.items():
-            if field.series != f.ENERGY.series or f.ENERGY.series in self.counters:
-                (fan if field.series.metric in f.FAN_METRICS else own)[field] = value
-        yield from self.points(own)
-        yield from self.fan.points(fan)
-
-
-class Identification(NamedTuple):
-    """The data that all GPUs share for identification.
-
-    Attributes:
-        models: See :func:`~.sysfs.model_names`.
-        version: Version of the driver.
+    Args:
         taken: The ids in use.
     """
 
-    models: Mapping[str, str]
-    version: str
-    taken: set[str]
-
-
-class SysfsGpu(Gpu):
-    """A GPU, read from the files of amdgpu.
-
-    Attributes:
-        folder: Its folder in sysfs.
-    """
-
-    def __init__(self, files: Files, card: Card, index: int, shared: Identification) -> None:
-        super().__init__(index, card.address)
-        self.folder = card.folder
-        self._files = files
-        self._card = card
-        self._shared = shared
+    def __init__(self, files: Files, card: Card, index: int, taken: set[str]) -> None:
+        super().__init__(files, card, index)
+        self._taken = taken
         self._is_identified = False
-        self._is_open = False
-        self._often: list[File] = []
-        self._slow: list[File] = []
+        self._table = ""
+        self._metrics, self._span_metrics = GpuMetrics(), GpuMetrics()
         self._ras: list[str] = []
         self._errors: dict[str, dict[Field, int]] = {}
-        self._quick: list[File] = []
-        self._metrics: GpuMetrics | None = None
-        self._span_metrics: GpuMetrics | None = None
-        self._total: object = None
-        self._autosuspend = 0.0
+        self._is_idle = False
         self._read_at = -inf
+
+    # -- what it is
 
     @property
     def selection_id(self) -> str:
         return self.address
 
-    def check_suspended(self) -> bool:
-        return is_suspended(self._files, self.folder)
-
-    # -- identity
-
     def set_aliases(self, names: Sequence[str]) -> None:
-        """Set the other names: those of ROCm, and the number of the chip if it is known."""
-        own = (f"GPU-{self.id}", self.id) if self.id != self.address else ()
+        """Set the other names: those of ROCm, and the number of the chip. Without ROCm's, it is read if it is awake."""
+        self.is_unidentified = not (names or self.identify_if_awake())
+        own = () if self.id == self.address else (f"GPU-{self.id}", self.id)
         self.aliases = (*names, *own)
-        self.is_unidentified = not (names or self._is_identified)
 
     def identify_if_awake(self) -> bool:
+        """Whether ``hw.id`` is known; reads it if the GPU is awake."""
         if not self._is_identified and not self.check_suspended():
-            unique = chip_number(read_text(self._files, f"{self.folder}/unique_id"))
-            is_free = unique and unique not in self._shared.taken  # two dies of one board may have the same number
-            self.identify(unique if unique and is_free else self.address)
-            self._shared.taken.add(self.id)
+            unique = chip_number(read_text(self.files, f"{self.card.folder}/unique_id"))
+            if unique and unique not in self._taken:  # two dies of one board may have the same number
+                self.set_id(unique)
+            self._taken.add(self.id)
             self._is_identified = True
-            self.set_aliases(self.aliases)
         return self._is_identified
+
+    def _describe(self, table: bytes) -> None:
+        files, folder = self.files, self.card.folder
+        kind = None
+        with suppress(ValueError):
+            kind = "integrated" if revision(table)[0] > 1 or self.card.device in _MI300A else "discrete"
+        version = fact(files, "/sys/module/amdgpu/version", ".{1,100}")
+        facts = {
+            c.HW_VENDOR: "AMD",
+            c.HW_MODEL: fact(files, f"{folder}/product_name", ".{1,100}") or self._model(),
+            c.HW_SERIAL_NUMBER: fact(files, f"{folder}/serial_number", "(?!0+$)[0-9A-Za-z-]{1,64}"),
+            c.HW_DRIVER_VERSION: version or fact(files, "/proc/sys/kernel/osrelease", ".{1,100}"),
+            c.HW_FIRMWARE_VERSION: fact(files, f"{folder}/vbios_version", "[0-9A-Za-z._-]{1,64}"),
+            c.PCI_BDF: self.card.address,
+            c.GPU_TYPE: kind,
+            c.GPU_INDEX: self.index,
+        }
+        self.facts = known(facts)
+
+    def _model(self) -> str:
+        """Return the name of the model by device number and revision, or else the number."""
+        device = self.card.device
+        number = (read_text(self.files, f"{self.card.folder}/revision") or "0x0").upper()[2:].zfill(2)
+        row = rf"^{re.escape(device)}\s*,\s*{re.escape(number)}\s*,\s*(\S.*?)\s*$"
+        for path in _MODEL_NAMES:
+            match = re.search(row, read_text(self.files, path), re.MULTILINE | re.IGNORECASE)
+            if match:
+                return match[1]
+        return f"device 0x{device.lower()}"
 
     # -- the files that it has
 
-    def open(self) -> None:
-        try:
-            self._often, self._slow, self._ras = sysfs.find_files(self._files, self.folder)
-        except OSError as error:
-            raise DeviceFailed(describe(error)) from None
-        has_metrics = self._files.exists(f"{self.folder}/gpu_metrics")
-        self._metrics, self._span_metrics = (GpuMetrics(), GpuMetrics()) if has_metrics else (None, None)
-        if self._counts_energy():
-            self.counters.add(f.ENERGY.series)
-        quick = (f.UTILIZATION,) if f.ENERGY.series in self.counters else (f.UTILIZATION, f.POWER)
-        self._quick = [file for file in self._often if file.field in quick]
-        self._total = None
-        self._autosuspend = autosuspend_delay(self._files, self.folder)
+    def find(self) -> None:
+        folder = self.card.folder
+        table = f"{folder}/gpu_metrics"
+        self._table = table if self.files.exists(table) else ""
+        self._metrics, self._span_metrics = GpuMetrics(), GpuMetrics()
         if not self.facts:
-            self.facts = {**sysfs.facts(self._files, self._card, self._shared.models), c.GPU_INDEX: self.index}
-            if self._shared.version:
-                self.facts[c.HW_DRIVER_VERSION] = self._shared.version
-        self._is_open = True
+            content = read_or_empty(self.files, self._table)
+            if self._table and not content:  # it is busy, and may have a counter
+                self.counters.add(f.ENERGY.series)
+            self._describe(content)
+        self.often += present(self.files, folder, f.SYSFS)
+        for file in present(self.files, folder, f.SYSFS_SLOW):
+            self.slow.append(file._replace(extract=highest_clock) if "pp_dpm" in file.path else file)
+        sensors = hwmon_folder(self.files, folder, ("amdgpu",))
+        if sensors:
+            self._find_sensors(sensors)
+        if not self.often:
+            raise DeviceFailed("it has none of the expected files")
+        names = sorted(names_or_empty(self.files, f"{folder}/ras"))
+        self._ras = [f"{folder}/ras/{name}" for name in names if name.endswith("_err_count")]
 
-    def _counts_energy(self) -> bool:
-        """Whether ``gpu_metrics`` has an energy counter; True if it cannot be read at the moment."""
-        if self._metrics is None:
-            return False
-        try:
-            return "energy" in self._metrics.decode(self._files.read(f"{self.folder}/gpu_metrics"))
-        except OSError:
-            return True
-        except ValueError:
-            return False
+    def _find_sensors(self, folder: str) -> None:
+        """Find the files of the sensors, which have labels."""
+        files = self.files
+        names = sorted(names_or_empty(files, folder))
+        labels = {name: read_text(files, f"{folder}/{name}") for name in names if "_label" in name}
+        for name in names:
+            sensor, _, kind = name.partition("_")
+            labelled = f"{labels.get(f'{sensor}_label')}_{kind}"
+            for table, found in ((f.HWMON, self.often), (f.HWMON_SLOW, self.slow)):
+                field = table.get(labelled) or table.get(name)
+                if field is not None:
+                    found.append(File(f"{folder}/{name}", field))
+        power = [File(f"{folder}/{name}", f.POWER) for name in ("power1_average", "power1_input") if name in names]
+        self.often += ([file for file in power if file.read_plausible(files) is not None] or power)[:1]
+        instant = [file for file in power[1:] if file.read_plausible(files) is not None]
+        self.slow += [File(file.path, f.POWER_INSTANT) for file in instant]
+        self.add_fans(folder)
+        top = read_text(files, f"{folder}/pwm1_max") if "pwm1_max" in names else "255"
+        if "pwm1" in names and top.isdecimal() and 0 < int(top) < 1 << 16:
+            fan = next(iter(self.fans), None) or self.new_fan(0)
+            ratio = Field(c.HW_FAN_SPEED_RATIO, unit=(1, int(top)), most=1)
+            self.fans.setdefault(fan, []).append(File(f"{folder}/pwm1", ratio))
 
     # -- readings
 
     def read(self) -> Iterator[Point]:
-        if not self._is_ready():
-            return
-        values = read_files(self._files, self._often, self.unsupported)
-        if not values:
-            errors = [self.unsupported[file.field.series] for file in self._often]
-            raise DeviceFailed(errors[-1] if errors else "it has none of the expected files")
-        self._note_use(values)
-        if self._total is None:  # it is read once
-            self._total = File(f"{self.folder}/mem_info_vram_total", f.MEMORY_TOTAL).read_plausible(self._files)
-        if self._total is None and f.MEMORY_USED in values:
-            del values[f.MEMORY_USED]
-            self.unsupported[f.MEMORY_USED.series] = "the size of the memory cannot be read"
-        elif f.MEMORY_USED in values:
-            values[f.MEMORY_TOTAL] = self._total
-        yield from self.points_with_fan({**values, **self._gpu_metrics(self._metrics)})
+        if self.identify_if_awake():  # else it has been suspended a moment ago
+            yield from super().read()
 
-    def _is_ready(self) -> bool:
-        """Open it before its first reading. Returns False if it has been suspended a moment ago."""
-        if not self.identify_if_awake():
-            return False
-        if not self._is_open:
-            self.open()
-        return True
+    def complete(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Add the values of ``gpu_metrics``. The usage of a memory of unknown size may be anything."""
+        self._note_use(values)
+        found = {**values, **self._gpu_metrics(self._metrics)}
+        if f.MEMORY_USED in found and not f.MEMORY_TOTAL.is_plausible(found.get(f.MEMORY_TOTAL)):
+            del found[f.MEMORY_USED]
+            self.unsupported[f.MEMORY_USED.series] = "the size of the memory cannot be read"
+        return found
 
     def _note_use(self, values: Mapping[Field, object]) -> None:
-        is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
-        self.idle_interval = self._autosuspend if is_idle else 0.0
-        self._read_at = self._files.uptime()
+        self._is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
+        self._read_at = self.files.uptime()
 
-    def _gpu_metrics(self, metrics: GpuMetrics | None) -> Mapping[Field, object]:
-        if metrics is None:
+    def is_idle(self) -> bool:
+        return self._is_idle
+
+    def _gpu_metrics(self, metrics: GpuMetrics) -> Mapping[Field, object]:
+        if not self._table:
             return {}
         try:
-            values = metrics.decode(self._files.read(f"{self.folder}/gpu_metrics"))
+            values = metrics.decode(self.files.read(self._table))
         except (OSError, ValueError) as error:
             self.unsupported["gpu_metrics"] = describe(error) if isinstance(error, OSError) else str(error)
             return {}
@@ -195,43 +189,49 @@ class SysfsGpu(Gpu):
         return {f.GPU_METRICS[name]: value for name, value in values.items()}
 
     def read_energy(self) -> Iterator[Point]:
-        if self._rests() or not self._is_ready():
+        if self._rests() or not self.identify_if_awake():
             return
-        values = read_files(self._files, self._quick, self.unsupported)
+        if not self.is_open:
+            self.open()
+        quick = (f.UTILIZATION,) if f.ENERGY.series in self.counters else (f.UTILIZATION, f.POWER)
+        values = read_files(self.files, [file for file in self.often if file.field in quick], self.unsupported)
         self._note_use(values)
         metrics = self._gpu_metrics(self._span_metrics)
         values.update((field, value) for field, value in metrics.items() if field in f.SPAN_METRICS)
-        yield from self.points_with_fan(values)
+        yield from self.points(values)
 
     def read_memory(self) -> Iterator[Point]:
-        if not self._rests() and self._is_open:
-            used = [file for file in self._often if file.field is f.MEMORY_USED]
-            yield from self.points(read_files(self._files, used, self.unsupported))
+        if not self._rests() and self.is_open:
+            used = [file for file in self.often if file.field is f.MEMORY_USED]
+            yield from self.points(read_files(self.files, used, self.unsupported))
 
     def _rests(self) -> bool:
         """Whether it is idle, and a reading so soon after the last one would keep it awake."""
-        return self._files.uptime() - self._read_at < self.idle_interval
+        return self.files.uptime() - self._read_at < self.idle_interval
 
-    def read_slow(self) -> Iterator[Point]:
-        if not self._is_open:
-            return
-        yield from self.points_with_fan(
-            {**read_files(self._files, self._slow, self.unsupported), **self._error_counts()}
-        )
-        is_degraded = bool(self._ras) and sysfs.has_unretired_pages(self._files, self.folder)
-        self.state = "degraded" if is_degraded else "ok"
-
-    def _error_counts(self) -> Mapping[Field, object]:
-        """Return the errors by kind, summed over the blocks of the chip. An unreadable block keeps its last counts."""
+    def read_slow_values(self) -> Mapping[Field, object]:
+        """Add the errors by kind, summed over the blocks of the chip. An unreadable block keeps its last counts."""
         for path in self._ras:
-            name = f"hw.errors ({path.rpartition('/')[2]})"
+            block = path.rpartition("/")[2]
+            prefix = f.RAS_BLOCKS.get(block.removesuffix("_err_count"), "chip_")
             try:
-                self._errors[path] = sysfs.error_counts(self._files, path)
-                self.unsupported.pop(name, None)
+                counts = re.findall(rb"^(ue|ce|de): ?([0-9]{1,18})$", self.files.read(path), re.MULTILINE)
             except OSError as error:
-                self.unsupported[name] = describe(error)
+                self.unsupported[f"hw.errors ({block})"] = describe(error)
+                continue
+            self.unsupported.pop(f"hw.errors ({block})", None)
+            self._errors[path] = {f.RAS[prefix, _ERROR_KINDS[kind]]: int(count) for kind, count in counts}
         totals: dict[Field, int] = {}
-        for counts in self._errors.values():
-            for field, count in counts.items():
+        for errors in self._errors.values():
+            for field, count in errors.items():
                 totals[field] = totals.get(field, 0) + count
-        return totals
+        # Pages that are still to be retired (P), or could not be retired (F).
+        pages = read_or_empty(self.files, f"{self.card.folder}/ras/gpu_vram_bad_pages") if self._ras else b""
+        self.state = "degraded" if re.search(rb": [PF]\s*$", pages, re.MULTILINE) else "ok"
+        return {**super().read_slow_values(), **totals}
+
+
+def highest_clock(text: bytes) -> int:
+    """Return the highest frequency in ``pp_dpm_sclk`` in MHz; 0 if there is none. A line is ``1: 800Mhz *``."""
+    levels = re.findall(rb"^(?:[0-9]+|S): ([0-9]{1,5})Mhz", text, re.MULTILINE | re.IGNORECASE)
+    return max(map(int, levels), default=0)

@@ -42,6 +42,7 @@ SYSFS: Final[Mapping[str, Field]] = {
     "gpu_busy_percent": UTILIZATION,
     "mem_busy_percent": utilization("memory"),
     "mem_info_vram_used": MEMORY_USED,
+    "mem_info_vram_total": MEMORY_TOTAL,
 }
 
 SYSFS_SLOW: Final[Mapping[str, Field]] = {
@@ -72,7 +73,6 @@ HWMON_SLOW: Final[Mapping[str, Field]] = {
     "power1_cap": power_limit("enforced", "µW"),
     "power1_cap_max": power_limit("max", "µW"),
     "power1_cap_default": power_limit("default", "µW"),
-    "fan1_input": Field(c.HW_FAN_SPEED),
 }
 
 # By block of the chip, the beginning of the type of its errors; ``chip_`` for other blocks. UMC is the device memory.

@@ -8,12 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.device import DeviceFailed
+from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.facts import known
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
+from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
-from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
-from opentelemetry.instrumentation.hardware.sources.amd.fields import ENERGY
+from opentelemetry.instrumentation.hardware.sources.amd.fields import FAN_METRICS
 from opentelemetry.instrumentation.hardware.sources.amd.processes import RocmDriver
 from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     GpuOutput,
@@ -43,8 +44,8 @@ MIN_INTERVAL: Final = 10.0
 TIMEOUT: Final = 20.0  # seconds for a run. 15 s were too few for sixteen dies.
 
 
-class ToolGpu(Gpu):
-    """A GPU in the output of a tool.
+class ToolGpu(Device):
+    """A GPU in the output of a tool. Its fan is a separate device.
 
     Args:
         unique: ``hw.id``.
@@ -54,9 +55,10 @@ class ToolGpu(Gpu):
     """
 
     def __init__(self, index: int, unique: str, output: GpuOutput, tool: str) -> None:
-        super().__init__(index, output.address)
-        self.identify(unique)
+        super().__init__(unique, f"GPU {index}", index=index, address=output.address)
+        self.backoff = Backoff(1, 32)  # the tool is run anyway: retry at the next reading
         self._tool = tool
+        self._fan = self.new_fan(0)
         self.output: GpuOutput | None = output
         chip = chip_number(output.facts["unique"])
         self.aliases = (f"GPU-{chip}", chip) if chip else ()
@@ -70,15 +72,17 @@ class ToolGpu(Gpu):
             c.GPU_INDEX: index,
         }
         self.facts = known(facts)
-        if any(field.series == ENERGY.series and field.is_plausible(text) for field, text in output.values.items()):
-            self.counters.add(ENERGY.series)
 
     def read(self) -> Iterator[Point]:
         if self.output is None:
             raise DeviceFailed(f"{self._tool} does not list it any more")
         self.state = "ok"
         self.unsupported.update(self.output.unsupported)
-        yield from self.points_with_fan(self.output.values)
+        own, fan = dict[Field, object](), dict[Field, object]()
+        for field, text in self.output.values.items():
+            (fan if field.series.metric in FAN_METRICS else own)[field] = text
+        yield from self.points(own)
+        yield from self._fan.points(fan)
 
 
 class ToolDriver(RocmDriver):
@@ -131,7 +135,9 @@ class ToolDriver(RocmDriver):
                 unique = next(name for name in names if name and name not in taken)
                 taken.add(unique)
                 self._gpus[key] = ToolGpu(len(self._gpus), unique, output, self.name)
-        self.gpus = [*self._gpus.values()]
+
+    def devices(self) -> Sequence[ToolGpu]:
+        return [*self._gpus.values()]
 
     def sample(self) -> bool:
         """Run the tool, unless it has just been opened."""

@@ -88,12 +88,12 @@ class Npu(DrmDevice):
         for folder in self.folders("devfreq"):
             self.often += present(self.files, folder, {"cur_freq": f.NPU_FREQUENCY})
 
-    def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
-        """Return the utilization, from the time that the NPU was busy."""
+    def complete(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Add the utilization, from the time that the NPU was busy."""
         microseconds = self.count(f"{self.card.folder}/{f.NPU_BUSY}")
         grown = None if microseconds is None else self.increases.per_second(f.NPU_BUSY, microseconds)
         self._busy = None if grown is None else min(1.0, grown / 1e6)
-        return {} if self._busy is None else {f.NPU_UTILIZATION: self._busy}
+        return values if self._busy is None else {**values, f.NPU_UTILIZATION: self._busy}
 
     def is_idle(self) -> bool:
         return self._busy == 0.0

@@ -146,7 +146,6 @@ class Gpu(SysfsDevice):
         energies = (f"{folder}/energy{channel}_input" for channel in (1, 2))
         self._energy = next((path for path in energies if self.files.exists(path)), "")
         if self._energy:
-            self.counters.add(f.ENERGY.series)
             channel = self._energy.rpartition("/energy")[2][0]
             limits = {f"power{channel}_{name}": field for name, field in f.POWER_LIMITS.items()}
             self.slow += [file for file in present(self.files, folder, limits) if file.read_plausible(self.files)]
@@ -168,8 +167,8 @@ class Gpu(SysfsDevice):
 
     # -- values
 
-    def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
-        found = {**self._utilization(), **self._frequencies(), **self._throttling(), **self._memory()}
+    def complete(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        found = {**values, **self._utilization(), **self._frequencies(), **self._throttling(), **self._memory()}
         microjoules = self.count(self._energy) if self._energy else None
         if microjoules is not None:
             found[f.ENERGY] = microjoules

@@ -13,6 +13,8 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, Sysf
 from opentelemetry.instrumentation.hardware.sources.tenstorrent import fields as f
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
 
+CLASS: Final = "/sys/class/tenstorrent"
+
 # Seconds without a heartbeat after which the firmware counts as dead.
 _SILENCE: Final = 5.0
 
@@ -44,7 +46,7 @@ class Npu(SysfsDevice):
 
     @property
     def _attributes(self) -> str:
-        return f"/sys/class/tenstorrent/{self.card.name}"
+        return f"{CLASS}/{self.card.name}"
 
     def find(self) -> None:
         facts = {name: fact(self.files, f"{self._attributes}/{file}", form) for name, (file, form) in f.FACTS.items()}
@@ -60,8 +62,8 @@ class Npu(SysfsDevice):
         if not any("/hwmon/" in file.path for file in self.often):
             self.unsupported["hw.power, hw.temperature"] = "this firmware reports no sensors"
 
-    def derived(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
-        """Check the heartbeat, and return the bytes over PCIe.
+    def complete(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Check the heartbeat, and add the bytes over PCIe.
 
         Raises:
             DeviceFailed: The firmware is dead, so that the values are of an earlier time.
@@ -74,7 +76,7 @@ class Npu(SysfsDevice):
             elif now - self._beat[0] > _SILENCE:
                 raise DeviceFailed("its firmware has no heartbeat")
             self.state = "ok"
-        return self._traffic(now)
+        return {**values, **self._traffic(now)}
 
     def _traffic(self, now: float) -> Mapping[Field, object]:
         """Return the bytes in each direction since the first reading, over wraps of the counters."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, find_cards, followed
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.tenstorrent.device import Npu
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
-
-CLASS: Final = "/sys/class/tenstorrent"
+from opentelemetry.instrumentation.hardware.sources.tenstorrent.device import CLASS, Npu
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 _NOT_REPORTED: Final = (
     "hw.npu.utilization, hw.npu.memory.*: neither the driver nor the firmware reports how busy the cores are, or the "
@@ -35,19 +32,11 @@ class Kernel(AcceleratorDriver):
 
     def devices(self) -> Sequence[Npu]:
         """Return all accelerators, also removed ones."""
-        for name in names_or_empty(self._files, CLASS):
-            number = re.fullmatch("tenstorrent!([0-9]{1,4})", name)
-            if number:
-                folder = f"{CLASS}/{name}/device"
-                address = re.search("^PCI_SLOT_NAME=(.+)$", read_text(self._files, f"{folder}/uevent"), re.MULTILINE)
-                if address:
-                    place = address[1].lower()
-                    card = Card(place, place, name, folder, "tenstorrent", "")
-                    if place in self._devices:
-                        self._devices[place].place(card)
-                    else:
-                        self._devices[place] = Npu(self._files, card, int(number[1]))
-        return sorted(self._devices.values(), key=lambda device: device.index)
+        devices = followed(find_cards(self._files, CLASS), self._devices, self._device)
+        return sorted(devices, key=lambda device: device.index)
+
+    def _device(self, card: Card) -> Npu:
+        return Npu(self._files, card, int(card.name.partition("!")[2]))
 
     def unsupported(self) -> Iterator[str]:
         yield _NOT_REPORTED
