@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import ClassVar
 
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import cards_of
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -23,6 +24,7 @@ class DetectedSource(Source):
         signs: Paths of which one exists where the vendor's devices or its driver may be; a trailing ``*`` matches any
             rest of the last component. List also the signs of containers and virtual machines, where the usual ones are
             missing. Nothing of the vendor is loaded or started without a sign or a path in a setting.
+        cards: Kernel drivers of which a card of the Direct Rendering Manager is also a sign.
         variables: Prefixes of environment variables that are also a sign.
         settings: The settings that have the path of a driver, or switch one off.
         modules: Modules to import if a sign is present; see :meth:`Source.prepare`.
@@ -32,6 +34,7 @@ class DetectedSource(Source):
     """
 
     signs: ClassVar[tuple[str, ...]] = ()
+    cards: ClassVar[tuple[str, ...]] = ()
     variables: ClassVar[tuple[str, ...]] = ()
     settings: ClassVar[tuple[str, ...]]
     modules: ClassVar[tuple[str, ...]] = ()
@@ -62,7 +65,8 @@ class DetectedSource(Source):
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether one of the signs is present, or the devices are simulated."""
         is_named = config.simulates(cls.name) or any(name.startswith(cls.variables) for name in environ)
-        return is_named or any(exists(sign, files) for sign in cls.signs)
+        has_card = files is not None and bool(cls.cards and cards_of(files, cls.cards))
+        return is_named or has_card or any(exists(sign, files) for sign in cls.signs)
 
     def is_present(self) -> bool:
         """Whether one of the signs is present, read with the drivers of the source."""
@@ -75,7 +79,7 @@ class DetectedSource(Source):
             Unavailable: The system is not Linux.
         """
         if self.files is None:
-            raise Unavailable(self.absent)
+            raise Unavailable("it is only supported on Linux")
         return self.files
 
 

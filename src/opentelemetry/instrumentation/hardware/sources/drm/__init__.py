@@ -5,15 +5,12 @@ AMD's and Intel's GPUs have sources of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import cards_of
-from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.system.files import Files
 
 
 class Drm(AcceleratorSource):
@@ -46,11 +43,7 @@ class Drm(AcceleratorSource):
         "nouveau",
     )
     npus: ClassVar[tuple[str, ...]] = ("intel_vpu", "amdxdna")
-
-    @classmethod
-    def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
-        del config, environ
-        return files is not None and bool(cards_of(files, (*cls.gpus, *cls.npus)))
+    cards = (*gpus, *npus)
 
     def visibility(self) -> VisibilityRule:
         return VisibilityRule("GPU or NPU")

@@ -90,9 +90,7 @@ class Library(AcceleratorDriver):
 
     def __init__(self, source: AcceleratorSource, listen: bool) -> None:
         config, drivers = source.context.config, source.context.drivers
-        files = source.files
-        if files is None:
-            raise Unavailable("it is only supported on Linux")
+        files = source.linux_files()
         setting = "" if config.gcipuinfo in (None, "auto") else str(config.gcipuinfo)
         folder = drivers.custom(NAME, lambda: ModuleFolder(setting)).folder()
         self._program = source.program

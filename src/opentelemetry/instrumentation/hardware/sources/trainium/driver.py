@@ -44,11 +44,10 @@ class Neuron(AcceleratorDriver):
 
     def __init__(self, source: AcceleratorSource) -> None:
         context = source.context
-        if source.files is None:
-            raise Unavailable("Neuron devices are only supported on Linux")
+        files = source.linux_files()
         self._program = source.program
         self._environ = context.environ
-        self._sysfs = Sysfs(source.files)
+        self._sysfs = Sysfs(files)
         self._is_listening = context.is_reporter
         self._wait = _FIRST_REPORT
         self._hardware = Hardware()
@@ -58,9 +57,7 @@ class Neuron(AcceleratorDriver):
         self._no_monitor = ""
         self.runtimes = Runtimes(context, source.program)
         try:
-            self._monitor = open_monitor(
-                context.drivers, context.config, with_devices=context.is_reporter, clock=source.files.uptime
-            )
+            self._monitor = open_monitor(context.drivers, context.config, context.is_reporter, files.uptime)
         except Unavailable as missing:
             if not self._sysfs.cores:
                 raise
