@@ -27,12 +27,13 @@ from tests.support.waiting import wait_for
 from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.graphcore import Graphcore
-from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
+from opentelemetry.instrumentation.hardware.sources.graphcore.device import Ipu
 from opentelemetry.instrumentation.hardware.sources.graphcore.driver import ModuleFolder, parse
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import FIELDS, SESSION, SESSION_UTILIZATION
 
@@ -83,7 +84,7 @@ def ipus_of(line: bytes) -> list[Ipu]:
     for number, words in parse(line).items():
         ipu = Ipu(number)
         ipu.update(words)
-        ipu.board = Board(ipu.board_serial or "1")
+        ipu.board = Device("board-1", "Board 1", "board")
         ipus.append(ipu)
     return ipus
 
@@ -239,7 +240,7 @@ def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
         "session": pytest.approx(0.9998),
         "board.power": 99.5,
     }
-    assert (early.pid, early.board_serial, late.state) == (38641, "0340.0004.919062", "ok")
+    assert (early.pid, early.facts[c.HW_SERIAL_NUMBER], late.state) == (38641, "0340.0004.919062", "ok")
     assert values(late)["frequency"] == 20_000_000
     assert late.unsupported == {FIELDS["ipu power"].series: "the driver reports 'N/A'"}
 

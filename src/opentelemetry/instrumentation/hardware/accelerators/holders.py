@@ -36,21 +36,19 @@ def held_devices(
     owners: Mapping[int, Owner],
 ) -> Sequence[HeldDevice]:
     """Return the devices that programs use, without those of which they use parts, with the listed processes."""
-    return [
-        _held_device(vendor, driver, device, listed.get(device), owners) for device in devices if not device.is_divided
-    ]
-
-
-def _held_device(
-    vendor: str, driver: AcceleratorDriver, device: Device, sizes: Holders | None, owners: Mapping[int, Owner]
-) -> HeldDevice:
-    """Return a device with the processes that use it. Without sizes, the driver does not list them."""
-    users, shares = None, None
-    if sizes is not None:
-        users = [(owners.get(pid, {}), size) for pid, size in sizes.items()]
-        ran = driver.shares(device) if sizes else None
-        shares = None if ran is None else [ran.get(pid, 0.0) for pid in sizes]
-    names = {name.lower() for name in (device.id, device.address, *device.aliases) if name}
-    attributes = device.series(Series(c.HW_HOLDER_INFO)).attributes
-    memory = None if device.trouble or device.memory_used is None else int(device.memory_used)
-    return HeldDevice(vendor, names, -1 if device.parent else device.index, attributes, memory, users, shares)
+    held = []
+    for device in devices:
+        if device.is_divided:
+            continue
+        users, shares = None, None
+        sizes = listed.get(device)
+        if sizes is not None:  # else the driver does not list them
+            users = [(owners.get(pid, {}), size) for pid, size in sizes.items()]
+            ran = driver.shares(device) if sizes else None
+            shares = None if ran is None else [ran.get(pid, 0.0) for pid in sizes]
+        names = {name.lower() for name in (device.id, device.address, *device.aliases) if name}
+        attributes = device.series(Series(c.HW_HOLDER_INFO)).attributes
+        memory = None if device.trouble or device.memory_used is None else int(device.memory_used)
+        index = -1 if device.parent else device.index
+        held.append(HeldDevice(vendor, names, index, attributes, memory, users, shares))
+    return held

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-UNKNOWN: Final = 2
 INVALID_ARGUMENT: Final = 3
 DEADLINE_EXCEEDED: Final = 4
 NOT_FOUND: Final = 5

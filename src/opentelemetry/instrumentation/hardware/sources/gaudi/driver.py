@@ -32,8 +32,6 @@ _HELP_TIMEOUT: Final = 10.0
 # Seconds to wait for the first table when the source is opened.
 _FIRST_LINE: Final = 5.0
 
-_MAX_DEVICES: Final = 256  # accelerators in a table
-
 _DRIVER: Final = "habanalabs"
 
 
@@ -94,11 +92,10 @@ class HlSmi(AcceleratorDriver):
         for cells in self._reports.read(seconds):
             if cells:
                 index = int(cells[f.INDEX])
-                if index not in self._devices and len(self._devices) < _MAX_DEVICES:
+                if index not in self._devices:
                     self._devices[index] = Hpu(index, cells)
-                if index in self._devices:
-                    self._devices[index].cells = cells
-                    self._devices[index].seen = now
+                self._devices[index].cells = cells
+                self._devices[index].seen = now
         for device in self._devices.values():
             if now - device.seen > PERIODS * self._period:
                 device.cells = {}

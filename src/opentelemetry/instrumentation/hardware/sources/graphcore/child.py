@@ -23,8 +23,7 @@ def devices(information: Any) -> list[dict[str, str]]:
 
 def connect(library: Any, discovery: str) -> Any:
     """Return the library's object, in the mode that updates the values at each call."""
-    modes = {"all": "DiscoverAllPartitionIPUs"}
-    arguments = [getattr(library, modes[discovery])] if discovery in modes else []
+    arguments = [library.DiscoverAllPartitionIPUs] if discovery == "all" else []
     information = library.gcipuinfo(*arguments)
     information.setUpdateMode(True)
     return information

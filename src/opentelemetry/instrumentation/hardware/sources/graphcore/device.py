@@ -10,17 +10,10 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.facts import fact, known
 from opentelemetry.instrumentation.hardware.accelerators.fields import power
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.sources.graphcore.fields import BOARD, BOARD_POWER, FACTS, FIELDS
+from opentelemetry.instrumentation.hardware.sources.graphcore.fields import BOARD_POWER, FACTS, FIELDS
 from opentelemetry.instrumentation.hardware.system.files import integer
 
 _POWER: Final = power()
-
-
-class Board(Device):
-    """A board, which has one power reading for all of its IPUs."""
-
-    def __init__(self, serial: str) -> None:
-        super().__init__(f"board-{serial}", f"Board {serial}", "board")
 
 
 class Ipu(Device):
@@ -29,14 +22,14 @@ class Ipu(Device):
     Attributes:
         words: The newest texts by name; empty if the IPU is not listed any more.
         pid: The process that uses it.
-        board: The board, if this IPU reports its power; None if another IPU of the board does.
+        board: The board, if this IPU reports its power, which is that of all its IPUs; None if another one does.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ipu{number}", f"IPU {number}", "npu", index=number)
         self.words: Mapping[str, str] = {}
         self.pid: int | None = None
-        self.board: Board | None = None
+        self.board: Device | None = None
 
     def update(self, words: Mapping[str, str]) -> None:
         """Store the newest texts."""
@@ -54,8 +47,3 @@ class Ipu(Device):
         yield from self.points({field: words[name] for name, field in FIELDS.items() if name in words})
         if self.board is not None and BOARD_POWER in words:
             yield from self.board.points({_POWER: words[BOARD_POWER]})
-
-    @property
-    def board_serial(self) -> str:
-        """Serial number of the board; "" if it is not reported."""
-        return fact(self.words.get(BOARD, ""))

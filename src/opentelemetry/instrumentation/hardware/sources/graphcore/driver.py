@@ -13,6 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Usage
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
@@ -20,7 +21,7 @@ from opentelemetry.instrumentation.hardware.drivers.json import decoded
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, period_for
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.graphcore.device import Board, Ipu
+from opentelemetry.instrumentation.hardware.sources.graphcore.device import Ipu
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import SESSION, SESSION_UTILIZATION
 from opentelemetry.instrumentation.hardware.system.files import integer
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
@@ -102,7 +103,7 @@ class Library(AcceleratorDriver):
         child = Tool(NAME, python_executable(), environment=_ENVIRONMENT, arguments=program)
         self._reports = Reports(drivers.stream(child), NAME, parse, arguments, period, clock=files.uptime)
         self._ipus: dict[int, Ipu] = {}
-        self._boards: dict[str, Board] = {}
+        self._boards: dict[str, Device] = {}
         self._listed: list[Ipu] = []
         self._pids: set[int] = set()
         self._is_listening = False
@@ -128,10 +129,12 @@ class Library(AcceleratorDriver):
         boards: set[str] = set()
         for ipu in self._listed:
             ipu.update(reported[ipu.index])
-            serial = ipu.board_serial
-            is_first = bool(serial) and serial not in boards
-            ipu.board = self._boards.setdefault(serial, Board(serial)) if is_first else None
-            boards.add(serial)
+            serial = str(ipu.facts.get(c.HW_SERIAL_NUMBER, ""))
+            ipu.board = None
+            if serial and serial not in boards:
+                boards.add(serial)
+                board = Device(f"board-{serial}", f"Board {serial}", "board")
+                ipu.board = self._boards.setdefault(serial, board)
 
     def devices(self) -> Sequence[Ipu]:
         if not self._is_listening and self._program.computing():

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
+from opentelemetry.instrumentation.hardware.accelerators.presence import matches
 from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
@@ -16,8 +15,6 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.settings import Config
-
-_GPUS = "/proc/driver/nvidia/gpus"
 
 
 class Nvidia(AcceleratorSource):
@@ -75,11 +72,8 @@ class Nvidia(AcceleratorSource):
         return ("/dev/nvidia-uvm",)
 
     def _power(self) -> RuntimePower:
-        addresses: Sequence[str] = ()
-        with suppress(OSError):
-            names = self.files.names(_GPUS) if self.files else os.listdir(_GPUS)
-            addresses = [name.lower() for name in names]
-        return RuntimePower(self.files, addresses)
+        folders = matches("/proc/driver/nvidia/gpus/*", self.files)
+        return RuntimePower(self.files, [folder.rpartition("/")[2].lower() for folder in folders])
 
     def may_open(self) -> bool:
         """Whether any GPU is awake, because initializing NVML wakes all of them."""

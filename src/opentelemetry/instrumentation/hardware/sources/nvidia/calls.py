@@ -62,16 +62,7 @@ class Call:
         self.function = function
         self.fields = fields
         self.backoff = Backoff(2, 33)
-        self._turns = 0
-
-    def is_due(self) -> bool:
-        """Count a reading. Returns whether the call is due in it."""
-        self._turns += 1
-        return not self.backoff.is_waiting(self._turns)
-
-    def fail(self) -> None:
-        """Record a failure. The call is skipped for more readings after each failure."""
-        self.backoff.fail(self._turns)
+        self.readings = 0
 
 
 class NvmlDevice(Device):
@@ -155,7 +146,8 @@ class NvmlDevice(Device):
         """
         found: dict[Field, object] = {}
         for call in list(calls):
-            if not call.is_due():
+            call.readings += 1
+            if call.backoff.is_waiting(call.readings):
                 continue
             try:
                 values = call.function()
@@ -193,7 +185,7 @@ class NvmlDevice(Device):
                 self.get("UUID")
             except DriverError as failure:
                 raise DeviceFailed(failure.text) from None
-        call.fail()
+        call.backoff.fail(call.readings)
 
     def field_values(self, ids: n.Fields) -> list[Sequence[Any]]:
         """Return for each field 0 and its value, or NVML's code and text."""

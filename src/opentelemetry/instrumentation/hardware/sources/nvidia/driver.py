@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,9 +14,11 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import (
     EXCLUSIVE_PROCESS,
     PROHIBITED,
     AcceleratorDriver,
+    Holders,
     Occupancy,
     Usage,
 )
+from opentelemetry.instrumentation.hardware.accelerators.presence import exists
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
@@ -29,7 +30,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL, NvmlDevice
 from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
-from opentelemetry.instrumentation.hardware.sources.nvidia.processes import Users, usage
+from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.xids import CATALOG, XIDS, Xid
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
@@ -75,10 +76,9 @@ class Library(AcceleratorDriver):
                 raise Unavailable(error.text, _PERMANENT[error.code]) from None
             raise
         self._logged: set[tuple[str, int]] = set()
-        self._users: Sequence[tuple[Device, Users]] = ()
+        self._users: Sequence[tuple[Device, Holders]] = ()
         try:
-            exists = source.files.exists if source.files else os.path.exists
-            has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER)
+            has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER, source.files)
             self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
             version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
             self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
@@ -187,7 +187,7 @@ class Library(AcceleratorDriver):
                 shares = None if self.only_looks else device.shares()
                 yield device, usage(listed, own, shares if shares is not None and program.exist(shares) else None)
 
-    def holders(self) -> Iterable[tuple[Device, Users]]:
+    def holders(self) -> Iterable[tuple[Device, Holders]]:
         """Return the processes that use each GPU, or its MIG instances, as of the newest :meth:`usage`."""
         return [(device, users) for device, users in self._users if f.PROCESS_MEMORY.series not in device.unsupported]
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from opentelemetry.instrumentation.hardware.accelerators.driver import Holders
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
-
-Users = Mapping[int, "int | None"]  # by PID the bytes in use; None if the driver does not report them
 
 Shares = Mapping[int, Sequence[float]]  # by PID the mean utilization in percent, in the order of the fields
 
 
-def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Field, object]:
+def usage(users: Holders, own: set[int], shares: Shares | None = None) -> dict[Field, object]:
     """Return the sums over the program's processes by field.
 
     Args:
@@ -28,7 +27,7 @@ def usage(users: Users, own: set[int], shares: Shares | None = None) -> dict[Fie
     return found
 
 
-def shared_memory(users: Users, total: int | None) -> dict[Field, object]:
+def shared_memory(users: Holders, total: int | None) -> dict[Field, object]:
     """Return used and total memory of a GPU that uses the host's memory.
 
     Used is the sum of its processes, as in nvtop (https://github.com/Syllo/nvtop/issues/511), and unknown if that of

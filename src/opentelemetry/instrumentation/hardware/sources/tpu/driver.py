@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import MIN_INTERVAL, Profiler
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged, statistics
-from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk, tool
+from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 _SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore)"
@@ -52,7 +52,7 @@ class TpuDriver(AcceleratorDriver):
         self.sdk: Sdk | None = None
         self._no_sdk = ""
         if config.libtpu == "on" and presence.chips:
-            self.sdk = Sdk(drivers.stream(tool()), config.interval)
+            self.sdk = Sdk(drivers, config.interval)
         elif config.libtpu == "on":
             self._no_sdk = "libtpu's SDK is not started: there is no TPU on the PCI bus"
         self.min_interval = MIN_INTERVAL if self._profiler else 0.0

@@ -13,7 +13,8 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, StreamingCommand
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -64,11 +65,6 @@ _ENVIRONMENT: Final = (
     "TPU_WORKER_HOSTNAMES",
     "TPU_WORKER_ID",
 )
-
-
-def tool() -> Tool:
-    """Return the tool for the child process, which is this Python interpreter."""
-    return Tool("libtpu", python_executable(), environment=_ENVIRONMENT)
 
 
 class Values(NamedTuple):
@@ -122,8 +118,9 @@ def _percent(text: str) -> float | None:
 class Sdk:
     """The SDK in its child process. If it fails, only its own values are missing."""
 
-    def __init__(self, stream: StreamingCommand, interval: float) -> None:
+    def __init__(self, drivers: Drivers, interval: float) -> None:
         period = max(PERIOD, interval)
+        stream = drivers.stream(Tool("libtpu", python_executable(), environment=_ENVIRONMENT))
         self._reports = Reports(stream, "libtpu", parse, ["-I", "-c", _PROGRAM, f"{period:g}", *NAMES], period)
         self._is_installed = True
 
