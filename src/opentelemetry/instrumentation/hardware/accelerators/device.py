@@ -194,12 +194,8 @@ class Device:
         found = self._series.get(series)
         if found is None:
             metric = series.metric
-            identity: dict[str, str | int] = {c.HW_ID: self.id, c.HW_NAME: self.name}
-            if c.HW_TYPE in metric.attributes:
-                identity[c.HW_TYPE] = self.type
-            if self.parent:
-                identity[c.HW_PARENT] = self.parent
-            identity = {name: value for name, value in identity.items() if name in metric.attributes}
+            own = {c.HW_ID: self.id, c.HW_NAME: self.name, c.HW_TYPE: self.type, c.HW_PARENT: self.parent}
+            identity = {name: value for name, value in own.items() if value and name in metric.attributes}
             found = self._series[series] = Series(metric, {**identity, **series.attributes})
         return found
 

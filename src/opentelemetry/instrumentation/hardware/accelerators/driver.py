@@ -44,12 +44,14 @@ class AcceleratorDriver(ABC):
         min_interval: Minimum seconds between two readings.
         reads_for_spans: Whether its devices have readings for spans; else the usual ones must do.
         errors: Why the newest reading is incomplete although it has points.
+        is_fresh: Whether opening has read what the first :meth:`sample` would read.
         only_looks: Whether :meth:`usage` is called for the devices only: means since its last call are kept.
     """
 
     min_interval: float = 0.0
     reads_for_spans: bool = False
     errors: Sequence[str] = ()
+    is_fresh: bool = False
     only_looks: bool = False
 
     @abstractmethod
@@ -66,6 +68,11 @@ class AcceleratorDriver(ABC):
             Whether :meth:`devices` may have changed.
         """
         return False
+
+    def sample_if_stale(self) -> bool:
+        """Prepare a reading, unless opening has just done it."""
+        is_fresh, self.is_fresh = self.is_fresh, False
+        return not is_fresh and self.sample()
 
     def sample_slow(self) -> None:  # noqa: B027 - most read their devices one by one
         """Prepare a slow reading, before the slow values of the devices are read."""

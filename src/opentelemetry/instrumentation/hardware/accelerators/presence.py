@@ -36,7 +36,7 @@ class DetectedSource(Source):
     signs: ClassVar[tuple[str, ...]] = ()
     cards: ClassVar[tuple[str, ...]] = ()
     variables: ClassVar[tuple[str, ...]] = ()
-    settings: ClassVar[tuple[str, ...]]
+    settings: ClassVar[tuple[str, ...]] = ()
     modules: ClassVar[tuple[str, ...]] = ()
     absent: ClassVar[str]
     fix: ClassVar[str] = ""

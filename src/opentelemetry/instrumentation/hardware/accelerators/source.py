@@ -30,7 +30,7 @@ class AcceleratorSource(DetectedSource):
     """The devices of one vendor, and their usage by the observed program.
 
     Attributes:
-        process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages; "" if none has any.
+        process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
         holders: Who uses each device, as of the newest slow reading, if no program is observed. Other threads may read
@@ -98,7 +98,7 @@ class AcceleratorSource(DetectedSource):
         self._open_driver()
 
     def _refresh_program(self) -> None:
-        if self.process_metrics:
+        if self.scope is Scope.PROCESS:
             self.program.refresh()
 
     def _open_driver(self) -> None:
@@ -170,7 +170,7 @@ class AcceleratorSource(DetectedSource):
         self._claim()
         if driver is None or not (self._reports_devices or self.usage_is_cheap):
             return
-        if driver.sample():
+        if driver.sample_if_stale():
             self._refresh(driver)
         self.errors = [*driver.errors]
         usage = [*self._usage(driver)] if self.usage_is_cheap else []  # first: DEVICES=process depends on it
@@ -202,7 +202,7 @@ class AcceleratorSource(DetectedSource):
             self.unsupported = [ALL_SUSPENDED]
             return
         if not self._reports_devices:
-            driver.sample()
+            driver.sample_if_stale()
             yield from self._sampled()  # of failed devices, to find out which they are
         driver.sample_slow()
         self._refresh(driver)
@@ -245,7 +245,7 @@ class AcceleratorSource(DetectedSource):
     def _unreported(self) -> Iterator[Point]:
         """Read what :meth:`read` leaves to the process that reports the devices."""
         assert self.driver is not None
-        if self.driver.sample():
+        if self.driver.sample_if_stale():
             self._refresh(self.driver)
         for device in (*self._awake(True), *self._awake(False)):
             yield from self._points(device, device.read)
@@ -267,7 +267,7 @@ class AcceleratorSource(DetectedSource):
                 yield device
 
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
-        if not self.process_metrics:
+        if self.scope is Scope.HOST:
             return
         used: set[str] = set()
         for device, values in driver.usage(self.program):

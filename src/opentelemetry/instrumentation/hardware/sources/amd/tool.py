@@ -96,12 +96,12 @@ class ToolDriver(RocmDriver):
 
     name: ClassVar[str]
     min_interval = MIN_INTERVAL
+    is_fresh = True
 
     def __init__(self, files: Files, topology: Topology, command: Command) -> None:
         super().__init__(files, topology)
         self._command = command
         self._gpus: dict[tuple[str, int], ToolGpu] = {}
-        self._is_fresh = True
         self._update(self.outputs())
         if not self._gpus:
             raise Unavailable(f"{self.name} lists no GPU")
@@ -140,11 +140,8 @@ class ToolDriver(RocmDriver):
         return [*self._gpus.values()]
 
     def sample(self) -> bool:
-        """Run the tool, unless it has just been opened."""
-        is_stale, self._is_fresh = not self._is_fresh, False
-        if is_stale:
-            self._update(self.outputs())
-        return is_stale
+        self._update(self.outputs())
+        return True
 
 
 class AmdSmi(ToolDriver):

@@ -22,7 +22,6 @@ class Apple(AcceleratorSource):
     settings = ("apple_gpu_stats", "macmon", "ioreg")
     modules = ("plistlib", f"{__name__}.driver")
     absent = "this is not a Mac"
-    process_metrics = ""
     is_selectable = False
 
     @classmethod

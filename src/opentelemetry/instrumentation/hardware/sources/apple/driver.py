@@ -50,11 +50,11 @@ class AppleDriver(AcceleratorDriver):
 
     name: ClassVar[str]
     min_interval = 10.0
+    is_fresh = True
 
     def __init__(self, output: Output) -> None:
         self._parts: dict[str, Part] = {}
         self._reported: set[tuple[str, Series]] = set()
-        self._is_fresh = True
         self._update(output)
 
     @abstractmethod
@@ -81,9 +81,7 @@ class AppleDriver(AcceleratorDriver):
         return [*self._parts.values()]
 
     def sample(self) -> bool:
-        """Read the tool, unless it has just been opened."""
-        is_fresh, self._is_fresh = self._is_fresh, False
-        output = None if is_fresh else self.read()
+        output = self.read()
         return output is not None and self._update(output)
 
     def unsupported(self) -> Iterator[str]:

@@ -23,7 +23,6 @@ class Drm(AcceleratorSource):
 
     name = "drm"
     rows = ("hw.", "process.gpu.", "process.npu.")
-    settings = ()
     modules = (f"{__name__}.driver",)
     absent = (
         "there is no GPU of nouveau, panfrost, panthor, lima, v3d or msm in /sys/class/drm, and no NPU of ivpu or "

@@ -14,7 +14,6 @@ class Intel(AcceleratorSource):
 
     name = "intel"
     rows = ("hw.", "process.gpu.")
-    settings = ()
     modules = (f"{__name__}.device", "opentelemetry.instrumentation.hardware.accelerators.drm")
     cards = ("i915", "xe")
     absent = "there is no GPU of i915 or xe in /sys/class/drm"

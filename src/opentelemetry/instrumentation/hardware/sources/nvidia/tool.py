@@ -234,6 +234,7 @@ class NvidiaSmi(AcceleratorDriver):
     """
 
     min_interval = MIN_INTERVAL
+    is_fresh = True
 
     def __init__(self, source: AcceleratorSource, host: Host) -> None:
         context = source.context
@@ -242,7 +243,6 @@ class NvidiaSmi(AcceleratorDriver):
         self._host = host
         self._gpus: dict[str, SmiGpu] = {}
         self._take(run(self._command))
-        self._is_fresh = True
 
     def _take(self, document: Document) -> None:
         self.errors = [document.problem] if document.problem else []
@@ -259,10 +259,9 @@ class NvidiaSmi(AcceleratorDriver):
         return self._listed
 
     def sample(self) -> bool:
-        """Run the tool, unless the document from opening has not been used yet."""
-        if not self._is_fresh and not self._host.power.are_all_suspended():
+        """Run the tool, unless it would wake the GPUs."""
+        if not self._host.power.are_all_suspended():
             self._take(run(self._command))
-        self._is_fresh = False
         return True
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:

@@ -12,7 +12,6 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
-from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoint
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
@@ -60,7 +59,12 @@ class Openmetrics(Source):
         except ImportError:
             raise Unavailable("prometheus_client, which parses the pages, is not installed", _EXTRA) from None
         self._http = self.context.drivers.custom("http", lambda: Http(endpoint, ACCEPT))
-        self._attributes = _attributes(endpoint)
+        url = urlsplit(endpoint.url)
+        self._attributes: Attributes = {
+            c.OPENMETRICS_ENDPOINT: endpoint.name,
+            c.SERVER_ADDRESS: url.hostname or "",
+            c.SERVER_PORT: url.port or (443 if url.scheme == "https" else 80),
+        }
         self._up, self._duration, self._dropped = (
             Series(metric, self._attributes)
             for metric in (c.OPENMETRICS_UP, c.OPENMETRICS_DURATION, c.OPENMETRICS_DROPPED)
@@ -153,12 +157,3 @@ class Openmetrics(Source):
         if page.invalid:
             more = f", and {len(page.invalid) - 1} more" if len(page.invalid) > 1 else ""
             yield f"{name}: invalid metric families are dropped: {page.invalid[0]}{more}"
-
-
-def _attributes(endpoint: Endpoint) -> Attributes:
-    url = urlsplit(endpoint.url)
-    return {
-        c.OPENMETRICS_ENDPOINT: endpoint.name,
-        c.SERVER_ADDRESS: url.hostname or "",
-        c.SERVER_PORT: url.port or (443 if url.scheme == "https" else 80),
-    }

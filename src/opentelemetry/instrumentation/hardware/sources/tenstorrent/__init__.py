@@ -17,11 +17,9 @@ class Tenstorrent(AcceleratorSource):
     scope = Scope.HOST
     rows = ("hw.",)
     signs = ("/sys/class/tenstorrent", "/dev/tenstorrent")
-    settings = ()
     modules = (f"{__name__}.driver", f"{__name__}.visible")
     absent = "the driver tt-kmd is not loaded: there is no /sys/class/tenstorrent"
     fix = "tt-kmd 2.0 or newer has the files; load it with modprobe tenstorrent"
-    process_metrics = ""
 
     def visibility(self) -> VisibilityRule:
         from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import RULE

@@ -19,10 +19,8 @@ class Tpu(AcceleratorSource):
     name = "tpu"
     scope = Scope.HOST
     rows = ("hw.", "google.tpu.")
-    settings = ()
     modules = (f"{__name__}.messages", "opentelemetry.instrumentation.hardware.drivers.rpc")
     absent = "there is no TPU on the PCI bus, and neither TPU_NAME nor TPU_RUNTIME_METRICS_PORTS names one"
-    process_metrics = ""
     is_selectable = False
 
     driver: TpuDriver | None
