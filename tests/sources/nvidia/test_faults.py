@@ -488,6 +488,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     later=st.dictionaries(st.sampled_from(KEYS), WORDS),
 )
 @example(answers={}, later={"ClockInfo.0": refused(FATAL[0])})
+@example(answers={"FieldValues.91": "double 2"}, later={})  # the number of links
 @example(answers={}, later={"FieldValues.138.4294967295": f"double {2**53 + 2**10}"})  # KiB: more than 2**63 bytes
 def test_arbitrary_driver_answers_export_only_finite_values_in_range(
     room: Path, answers: dict[str, str], later: dict[str, str]

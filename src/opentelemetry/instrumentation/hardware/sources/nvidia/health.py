@@ -98,7 +98,7 @@ class Health:
         for scope, (code, value) in zip(f.LINK_COUNTS, self._gpu.field_values(tuple(f.LINK_COUNTS.values()))):
             if code and code not in (*NEVER, *NO_VALUE):
                 raise DriverError(code, value)
-            counts[scope] = 0 if code else min(value, _MOST_LINKS)
+            counts[scope] = 0 if code else int(min(value, _MOST_LINKS))
         often, rarely = {*f.DEGRADED, *chain.from_iterable(f.SRAM_ERRORS.values())}, set()
         for link in range(counts[f.EACH_NVLINK]):
             if self._is_detailed:
