@@ -13,20 +13,6 @@ import json
 import os
 import sys
 import time
-from typing import Any
-
-
-def devices(information: Any) -> list[dict[str, str]]:
-    """Return the devices with all their attributes."""
-    return [{str(key): str(value) for key, value in dict(device).items()} for device in information.getDevices()]
-
-
-def connect(library: Any, discovery: str) -> Any:
-    """Return the library's object, in the mode that updates the values at each call."""
-    arguments = [library.DiscoverAllPartitionIPUs] if discovery == "all" else []
-    information = library.gcipuinfo(*arguments)
-    information.setUpdateMode(True)
-    return information
 
 
 def main(folder: str, discovery: str, seconds: float) -> None:
@@ -35,9 +21,14 @@ def main(folder: str, discovery: str, seconds: float) -> None:
     os.dup2(2, 1)  # the library may print
     sys.path.append(folder)  # last: it may have modules with names of the standard library
     try:
-        information = connect(importlib.import_module("gcipuinfo"), discovery)
+        library = importlib.import_module("gcipuinfo")
+        arguments = [library.DiscoverAllPartitionIPUs] if discovery == "all" else []
+        information = library.gcipuinfo(*arguments)
+        information.setUpdateMode(True)  # each call updates the values
         while True:
-            print(json.dumps(devices(information)), file=output, flush=True)
+            devices = [dict(device).items() for device in information.getDevices()]
+            words = [{str(key): str(value) for key, value in device} for device in devices]
+            print(json.dumps(words), file=output, flush=True)
             time.sleep(seconds)
     except Exception as error:
         print(json.dumps({"error": f"gcipuinfo: {type(error).__name__}: {error}"}), file=output, flush=True)

@@ -29,14 +29,13 @@ def fans(gpu: NvmlDevice) -> list[tuple[Device, list[Call]]]:
         count, reason = 0, error.text
     if count == 0:
         gpu.unsupported[f.FAN_RATIO.series] = gpu.unsupported[f.FAN_SPEED.series] = reason
-    return [_fan(gpu, number) for number in range(min(count, _MOST_FANS))]
-
-
-def _fan(gpu: NvmlDevice, number: int) -> tuple[Device, list[Call]]:
-    calls = [gpu.call(f.FAN_RATIO, "FanSpeed_v2", number)]
-    if number == 0:
-        calls.append(gpu.call(f.FAN_SPEED, "FanSpeedRPM"))
-    return gpu.new_fan(number), calls
+    found = []
+    for number in range(min(count, _MOST_FANS)):
+        calls = [gpu.call(f.FAN_RATIO, "FanSpeed_v2", number)]
+        if number == 0:
+            calls.append(gpu.call(f.FAN_SPEED, "FanSpeedRPM"))
+        found.append((gpu.new_fan(number), calls))
+    return found
 
 
 def fabric_state(state: int, status: int, health: int) -> str:

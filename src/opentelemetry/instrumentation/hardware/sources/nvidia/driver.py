@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
@@ -141,7 +141,13 @@ class Library(AcceleratorDriver):
 
     def _take_events(self) -> None:
         listening = {gpu.key: gpu for gpu in self.gpus if gpu.xids is not None}
-        for key, xid in self._events() if listening else ():
+        try:
+            events = self.nvml.events() if listening else []
+        except DriverError as error:
+            if error.code in FATAL:
+                raise
+            return  # they cannot be read while a device is lost
+        for key, xid in events:
             gpu = listening.get(key)
             if gpu is None or gpu.xids is None:
                 continue
@@ -152,15 +158,6 @@ class Library(AcceleratorDriver):
             if (key, xid) not in self._logged and gpu.id in self._source.selection:
                 self._logged.add((key, xid))
                 _LOG.warning("%s (%s): Xid %d: %s; see %s", gpu.name, gpu.id, xid, known.meaning, CATALOG)
-
-    def _events(self) -> Sequence[Sequence[Any]]:
-        """Return the events since the previous call; empty if they cannot be read, as while a device is lost."""
-        try:
-            return self.nvml.events()
-        except DriverError as error:
-            if error.code in FATAL:
-                raise
-            return ()
 
     # -- processes
 

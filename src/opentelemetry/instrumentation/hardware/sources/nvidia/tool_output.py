@@ -216,9 +216,7 @@ def clean(text: str) -> str:
 
 def pci_address(text: str) -> str:
     """Format a PCI address like the kernel; "" for other texts."""
-    return (
-        nvml.pci_address(text) if re.fullmatch(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]", text) else ""
-    )
+    return nvml.pci_address(fact(text, r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]"))
 
 
 def run(command: Command) -> Document:
