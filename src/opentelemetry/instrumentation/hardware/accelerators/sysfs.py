@@ -200,9 +200,6 @@ class SysfsDevice(Device):
 
     A subclass finds them in :meth:`find`, and adds to their content in :meth:`complete` and :meth:`read_slow_values`.
 
-    Args:
-        noun: The beginning of ``hw.name``.
-
     Attributes:
         often: The files that are sampled.
         slow: The files that are read slowly.
@@ -211,8 +208,8 @@ class SysfsDevice(Device):
         is_open: Whether its files have been found.
     """
 
-    def __init__(self, files: Files, card: Card, index: int, noun: str = "GPU", type: str = "gpu") -> None:  # noqa: A002
-        super().__init__(card.place, f"{noun} {index}", type, index=index, address=card.address)
+    def __init__(self, files: Files, card: Card, index: int, type: str = "gpu") -> None:  # noqa: A002
+        super().__init__(card.place, f"{type.upper()} {index}", type, index=index, address=card.address)
         self.backoff = Backoff(1, 32)  # reading a device that is gone costs nothing: retry at the next reading
         self.files = files
         self.card = card

@@ -21,8 +21,8 @@ class DrmDevice(SysfsDevice):
         shared: By task, the utilization by all processes; empty if it is unknown.
     """
 
-    def __init__(self, files: Files, card: Card, index: int, noun: str, type: str) -> None:  # noqa: A002
-        super().__init__(files, card, index, noun, type)
+    def __init__(self, files: Files, card: Card, index: int, type: str = "gpu") -> None:  # noqa: A002
+        super().__init__(files, card, index, type)
         self.shared: Mapping[str, float] = {}
 
     def identify(self) -> None:
@@ -51,9 +51,6 @@ class DrmDevice(SysfsDevice):
 class Gpu(DrmDevice):
     """A GPU. Few have sensors; those on a chip with the CPU have a clock that follows their load."""
 
-    def __init__(self, files: Files, card: Card, index: int) -> None:
-        super().__init__(files, card, index, "GPU", "gpu")
-
     def find(self) -> None:
         self.identify()
         self.facts |= {c.GPU_INDEX: self.index, c.GPU_TYPE: "discrete" if self.card.address else "integrated"}
@@ -74,7 +71,7 @@ class Npu(DrmDevice):
     """An NPU. Its memory is that of the host."""
 
     def __init__(self, files: Files, card: Card, index: int) -> None:
-        super().__init__(files, card, index, "NPU", "npu")
+        super().__init__(files, card, index, "npu")
         self._busy: float | None = None
 
     def find(self) -> None:

@@ -38,7 +38,7 @@ class Npu(SysfsDevice):
     """
 
     def __init__(self, files: Files, card: Card, number: int) -> None:
-        super().__init__(files, card, number, "NPU", "npu")
+        super().__init__(files, card, number, "npu")
         self._beat: tuple[float, int] | None = None
         self._read_at = 0.0
         self._counts: dict[tuple[str, int], int] = {}
