@@ -23,8 +23,6 @@ class Tpu(AcceleratorSource):
     absent = "there is no TPU on the PCI bus, and neither TPU_NAME nor TPU_RUNTIME_METRICS_PORTS names one"
     is_selectable = False
 
-    driver: TpuDriver | None
-
     @classmethod
     def has_sign(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         return bool(Presence(config, environ, files))

@@ -33,10 +33,6 @@ _MAX_BUFFER_SIZES: Final = 64  # maximum number of those that are reported separ
 class TpuDriver(AcceleratorDriver):
     """The services of this host or of a TPU node.
 
-    Attributes:
-        runtime: The metric services of programs; None if there is no address.
-        sdk: libtpu's SDK; None if it is off.
-
     Raises:
         Unavailable: A package is not installed.
         OSError: The address of a TPU node cannot be looked up now.
@@ -47,12 +43,12 @@ class TpuDriver(AcceleratorDriver):
         presence = Presence(config, environ, source.files)
         address = addresses.resolved(drivers, presence.profiler, environ)
         services = drivers.custom("tpu", Services) if presence.runtime or address else None
-        self.runtime = Runtime(services, presence.runtime) if services and presence.runtime else None
+        self._runtime = Runtime(services, presence.runtime) if services and presence.runtime else None
         self._profiler = Profiler(services, address) if services and address else None
-        self.sdk: Sdk | None = None
+        self._sdk: Sdk | None = None
         self._no_sdk = ""
         if config.libtpu == "on" and presence.chips:
-            self.sdk = Sdk(drivers, config.interval)
+            self._sdk = Sdk(drivers, config.interval)
         elif config.libtpu == "on":
             self._no_sdk = "libtpu's SDK is not started: there is no TPU on the PCI bus"
         self.min_interval = MIN_INTERVAL if self._profiler else 0.0
@@ -119,11 +115,11 @@ class TpuDriver(AcceleratorDriver):
                         device.slow[fields.statistic(metric, name, label, which)] = value
 
     def _answers(self, names: tuple[str, ...]) -> Mapping[str, Samples]:
-        if self.runtime is None:
+        if self._runtime is None:
             return {}
-        answers = self.runtime.read(names)
-        self.errors = self.runtime.errors()
-        for address in self.runtime.ended():
+        answers = self._runtime.read(names)
+        self.errors = self._runtime.errors()
+        for address in self._runtime.ended():
             self._accumulator.forget(address)
         return answers
 
@@ -175,10 +171,10 @@ class TpuDriver(AcceleratorDriver):
                 node.sampled[fields.BUSY] = 100 - page.idle
 
     def _take_sdk(self) -> None:
-        if self.sdk is None:
+        if self._sdk is None:
             return
-        self.sdk.read()
-        values = self.sdk.values
+        self._sdk.read()
+        values = self._sdk.values
         for index, percent in enumerate(values.tensorcore):
             if percent is not None:
                 self._devices.local(index, len(values.tensorcore)).sampled[fields.TENSORCORE] = percent
@@ -189,13 +185,13 @@ class TpuDriver(AcceleratorDriver):
 
     def unsupported(self) -> Iterator[str]:
         """Yield the metrics of services that do not respond, and values without a device."""
-        yield from self.runtime.unsupported() if self.runtime else ()
+        yield from self._runtime.unsupported() if self._runtime else ()
         if self._profiler and self._profiler.error:
             yield self._profiler.error
         if self._no_sdk:
             yield self._no_sdk
-        if self.sdk and self.sdk.error:
-            yield f"{_SDK_METRICS}: {self.sdk.error}"
+        if self._sdk and self._sdk.error:
+            yield f"{_SDK_METRICS}: {self._sdk.error}"
         for name, count in self._unnumbered.items():
             if count:
                 yield f"{fields.METRICS[name]}: {count} values have no valid device number"

@@ -13,7 +13,6 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_pa
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.trainium.driver import Neuron
-from opentelemetry.instrumentation.hardware.sources.trainium.report import Runtime
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import DEVICES, MODULE
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import visibility_rule
 from opentelemetry.instrumentation.hardware.system.files import Files
@@ -32,8 +31,6 @@ class Trainium(AcceleratorSource):
     process_metrics = "aws.neuron.runtime.*, aws.neuron.execution.*"
     usage_is_cheap = True
 
-    driver: Neuron | None
-
     @classmethod
     def is_expected(cls, config: Config, environ: Mapping[str, str], files: Files | None) -> bool:
         """Whether there is a sign of a device. The driver's files are also read without neuron-monitor."""
@@ -50,18 +47,12 @@ class Trainium(AcceleratorSource):
         """Return the device files that programs open. neuron-monitor opens them in its own process."""
         return [f"/dev/neuron{number}" for number in range(_MAX_DEVICES)]
 
-    @property
-    def runtimes(self) -> list[Runtime]:
-        """The runtimes of the observed program in the newest report."""
-        return self.driver.runtimes.newest if self.driver else []
-
     def _usage(self, driver: AcceleratorDriver) -> Iterator[Point]:
         """Select what the observed program uses, and report its runtimes."""
-        used = {f"neuroncore{core}" for runtime in self.runtimes for core in runtime.used_cores}
+        assert isinstance(driver, Neuron)
+        used = {f"neuroncore{core}" for runtime in driver.runtimes.newest for core in runtime.used_cores}
         self.used = frozenset(used)
         for device in self.selection.devices:
-            for id in sorted(device.ids) if device.ids & used else ():  # noqa: A001
-                if id == device.id or id in used:
-                    self.selection.add_used(id)
-        if isinstance(driver, Neuron):
-            yield from driver.runtimes.points(self.context.config)
+            for id_ in sorted(device.ids & {device.id, *used}) if device.ids & used else ():
+                self.selection.add_used(id_)
+        yield from driver.runtimes.points(self.context.config)
