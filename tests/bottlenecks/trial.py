@@ -25,7 +25,7 @@ from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine, Spec
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HostLoad
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 STEP = 2.0
 
@@ -87,7 +87,7 @@ def opened(text: str, host: HostLoad | None = None, pid: int | None = None) -> I
     machine = Machine(spec, clock)
 
     held_back = SimulatedHost(host or spec.host or HostLoad(), machine.now, os.getpid())
-    drivers = SimulatedDrivers(machine, LocalFiles() if pid else held_back, pid or os.getpid())
+    drivers = SimulatedDrivers(machine, Files() if pid else held_back, pid or os.getpid())
     settings = {"sources": [spec.vendor, "host", "process", "container"], "detail": ["bottlenecks"]}
     config = Config.read({"simulate": text, "preset": "all", **settings}, {})
     session = Stepped(config, pid, STEP, lambda name: drivers, clock)

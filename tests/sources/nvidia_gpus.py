@@ -19,7 +19,7 @@ from tests.tools.nvml import FakeNvml, Gpu, Value, still
 from opentelemetry.instrumentation.hardware.drivers import Drivers, shared_library
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.sources.nvidia import gpm
-from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 START = 1000.0  # the time at which moving numbers of a GPU begin to move
 
@@ -127,7 +127,7 @@ OUTERMOST = "pid:[4026531836]"
 MEMORY = 128 << 30  # bytes of the machine's memory
 
 
-class _Host(LocalFiles):
+class _Host(Files):
     """Files of a machine on which this process is in the host's PID namespace, and these of the test."""
 
     def __init__(self, files: Mapping[str, str | bytes | OSError]) -> None:

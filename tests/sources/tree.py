@@ -38,7 +38,7 @@ def _order(name: str) -> tuple[bool, str]:
     return name != "{pid}", name
 
 
-class Tree:
+class Tree(Files):
     """A kernel with a dict of files. A file that is an exception is raised.
 
     Attributes:

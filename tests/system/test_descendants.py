@@ -17,14 +17,14 @@ from tests.support.children import command, scene, started
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.system import tree as module
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk, Walk, descendants
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
 
 
-class Read(LocalFiles):
+class Read(Files):
     """This machine, and which files were read of it. ``lists`` is whether its kernel lists the children of a thread."""
 
     def __init__(self, lists: bool = True) -> None:

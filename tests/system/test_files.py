@@ -16,27 +16,27 @@ import pytest
 from tests.support.children import PATIENCE, descriptors, run, started
 from tests.support.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.system.files import FilesystemSpace, LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux system calls")
 
 
 @pytest.fixture
-def files() -> LocalFiles:
-    return LocalFiles()
+def files() -> Files:
+    return Files()
 
 
 # -- reading
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 4096, 4097, 65536, 65537, 1_000_003])
-def test_file_of_any_size_is_read_whole(files: LocalFiles, tmp_path: Path, size: int) -> None:
+def test_file_of_any_size_is_read_whole(files: Files, tmp_path: Path, size: int) -> None:
     content = os.urandom(size)
     (tmp_path / "file").write_bytes(content)
     assert files.read(str(tmp_path / "file")) == content
 
 
-def test_proc_maps_is_read_whole_page_by_page(files: LocalFiles) -> None:
+def test_proc_maps_is_read_whole_page_by_page(files: Files) -> None:
     """Every mapping is a line of /proc/self/maps; one read returns at most a page."""
     areas = [mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | (mmap.PROT_WRITE if n % 2 else 0)) for n in range(400)]
     try:
@@ -53,18 +53,18 @@ def test_proc_maps_is_read_whole_page_by_page(files: LocalFiles) -> None:
             area.close()
 
 
-def test_vmstat_is_read_whole(files: LocalFiles) -> None:
+def test_vmstat_is_read_whole(files: Files) -> None:
     names = [line.split()[0] for line in Path("/proc/vmstat").read_bytes().splitlines()]
     assert [line.split()[0] for line in files.read("/proc/vmstat").splitlines()] == names
 
 
 @pytest.mark.parametrize("method", ["read", "names", "link", "count", "space"])
-def test_missing_path_raises_file_not_found(files: LocalFiles, tmp_path: Path, method: str) -> None:
+def test_missing_path_raises_file_not_found(files: Files, tmp_path: Path, method: str) -> None:
     with pytest.raises(FileNotFoundError):
         getattr(files, method)(str(tmp_path / "nothing"))
 
 
-def test_folder_and_file_are_not_confused(files: LocalFiles, tmp_path: Path) -> None:
+def test_folder_and_file_are_not_confused(files: Files, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(IsADirectoryError):
         files.read(str(tmp_path))
@@ -72,7 +72,7 @@ def test_folder_and_file_are_not_confused(files: LocalFiles, tmp_path: Path) -> 
         files.names(str(tmp_path / "file"))
 
 
-def test_file_of_an_ended_process_raises_os_error(files: LocalFiles) -> None:
+def test_file_of_an_ended_process_raises_os_error(files: Files) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         path = f"/proc/{child.pid}/statm"
         assert files.read(path)
@@ -82,7 +82,7 @@ def test_file_of_an_ended_process_raises_os_error(files: LocalFiles) -> None:
         files.read(path)
 
 
-def test_no_call_leaves_a_descriptor_open(files: LocalFiles, tmp_path: Path) -> None:
+def test_no_call_leaves_a_descriptor_open(files: Files, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     before = descriptors()
     files.read(str(tmp_path / "file"))
@@ -95,7 +95,7 @@ def test_no_call_leaves_a_descriptor_open(files: LocalFiles, tmp_path: Path) -> 
     assert descriptors() == before
 
 
-def test_read_that_hangs_lets_other_threads_run(files: LocalFiles, tmp_path: Path) -> None:
+def test_read_that_hangs_lets_other_threads_run(files: Files, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     content: list[bytes] = []
@@ -112,7 +112,7 @@ def test_read_that_hangs_lets_other_threads_run(files: LocalFiles, tmp_path: Pat
 
 
 @pytest.mark.parametrize("count", [0, 1, 700])
-def test_folder_of_any_size_is_listed_whole(files: LocalFiles, tmp_path: Path, count: int) -> None:
+def test_folder_of_any_size_is_listed_whole(files: Files, tmp_path: Path, count: int) -> None:
     names = [f"entry-{number}-{'x' * (number % 200)}" for number in range(count)]
     for name in names:
         (tmp_path / name).write_text("")
@@ -122,7 +122,7 @@ def test_folder_of_any_size_is_listed_whole(files: LocalFiles, tmp_path: Path, c
 
 @pytest.mark.parametrize("size", ["of the folder", "counted"])
 def test_descriptor_count_excludes_the_one_that_lists_them(
-    files: LocalFiles, size: str, monkeypatch: pytest.MonkeyPatch
+    files: Files, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Since Linux 6.2 the number is the size of the folder."""
     if size == "counted":
@@ -138,7 +138,7 @@ def test_descriptor_count_excludes_the_one_that_lists_them(
         os.close(end)
 
 
-def test_links_and_existence(files: LocalFiles, tmp_path: Path) -> None:
+def test_links_and_existence(files: Files, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(os.fsdecode(b"/no/such/pl\xe4ce"))
     assert files.link(str(link)) == os.readlink(link)
@@ -149,7 +149,7 @@ def test_links_and_existence(files: LocalFiles, tmp_path: Path) -> None:
 # -- system calls
 
 
-def test_space_agrees_with_df(files: LocalFiles, tmp_path: Path) -> None:
+def test_space_agrees_with_df(files: Files, tmp_path: Path) -> None:
     result = os.statvfs(tmp_path)
     space = files.space(str(tmp_path))
     assert isinstance(space, FilesystemSpace)
@@ -161,7 +161,7 @@ def test_space_agrees_with_df(files: LocalFiles, tmp_path: Path) -> None:
     assert abs(space.total - space.free - int(used)) < 64 << 20
 
 
-def test_usage_agrees_with_getrusage(files: LocalFiles) -> None:
+def test_usage_agrees_with_getrusage(files: Files) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF)
     usage = files.usage()
     after = resource.getrusage(resource.RUSAGE_SELF)
@@ -174,7 +174,7 @@ def test_usage_agrees_with_getrusage(files: LocalFiles) -> None:
     ("text", "number"), [(b"0\n", 1), (b"0-3\n", 4), (b"0-3,8-11,16\n", 9), (b"\n", os.cpu_count()), (b"", None)]
 )
 def test_online_cpus_are_counted(
-    files: LocalFiles, monkeypatch: pytest.MonkeyPatch, text: bytes, number: int | None
+    files: Files, monkeypatch: pytest.MonkeyPatch, text: bytes, number: int | None
 ) -> None:
     """Ranges as in cpu(4) of sysfs; without a usable file, Python's own count."""
 
@@ -188,18 +188,18 @@ def test_online_cpus_are_counted(
     assert files.online() == (number or os.cpu_count())
 
 
-def test_uptime_agrees_with_proc_uptime(files: LocalFiles) -> None:
+def test_uptime_agrees_with_proc_uptime(files: Files) -> None:
     first = float(Path("/proc/uptime").read_text().split()[0])
     uptime = files.uptime()
     assert first - 0.011 <= uptime <= float(Path("/proc/uptime").read_text().split()[0]) + 0.011
 
 
-def test_uptime_includes_suspend(files: LocalFiles) -> None:
+def test_uptime_includes_suspend(files: Files) -> None:
     """Simulated in a time namespace, in which only CLOCK_BOOTTIME is ahead."""
     line = ["unshare", "--time", "--boottime", "100000", "--fork"]
     if not shutil.which("unshare") or subprocess.run([*line, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a time namespace")
-    show = "from opentelemetry.instrumentation.hardware.system.files import LocalFiles; print(LocalFiles().uptime())"
+    show = "from opentelemetry.instrumentation.hardware.system.files import Files; print(Files().uptime())"
     there = float(run([*line, sys.executable, "-c", show]).stdout)
     assert 0 <= files.uptime() + 100_000 - there <= PATIENCE
 
@@ -222,7 +222,7 @@ two_cpus = pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two CPUs"
 
 
 @two_cpus
-def test_affinity_is_of_all_threads_when_the_first_is_pinned(files: LocalFiles) -> None:
+def test_affinity_is_of_all_threads_when_the_first_is_pinned(files: Files) -> None:
     with started([sys.executable, "-c", PINNED]) as child:
         child.stdout.readline()
         assert len(os.sched_getaffinity(child.pid)) == 1
@@ -234,7 +234,7 @@ def test_affinity_is_of_all_threads_when_the_first_is_pinned(files: LocalFiles) 
 
 
 @two_cpus
-def test_affinity_ignores_a_thread_that_ends_meanwhile(files: LocalFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_affinity_ignores_a_thread_that_ends_meanwhile(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
     listed: Callable[[str], list[str]] = os.listdir
@@ -242,7 +242,7 @@ def test_affinity_ignores_a_thread_that_ends_meanwhile(files: LocalFiles, monkey
     assert files.affinity(os.getpid()) == len(os.sched_getaffinity(0))
 
 
-def test_affinity_of_an_ended_process_is_an_error(files: LocalFiles) -> None:
+def test_affinity_of_an_ended_process_is_an_error(files: Files) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
         child.wait()
     with pytest.raises(ProcessLookupError):
@@ -253,8 +253,8 @@ def test_affinity_of_an_ended_process_is_an_error(files: LocalFiles) -> None:
 
 CHILDREN = """
 import os, subprocess, sys, threading
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
-files = LocalFiles()
+from opentelemetry.instrumentation.hardware.system.files import Files
+files = Files()
 answers = [files.has_children()]
 started = []
 line = ["sh", "-c", "cat; exit 7"]

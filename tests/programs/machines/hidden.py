@@ -12,13 +12,13 @@ from errno import ENOENT
 
 from tests.support import namespace
 
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
 NOBODY, DUMPABLE = 65534, 4
 
 
-class Unlisted(LocalFiles):
+class Unlisted(Files):
     """A kernel that does not list the children of a thread."""
 
     def read(self, path: str) -> bytes:
@@ -52,13 +52,13 @@ for _ in range(3):
     os.read(ready, 1)
 
 
-def count(files: LocalFiles) -> int:
+def count(files: Files) -> int:
     return len(LinuxMachine(files).tree(os.getpid()))
 
 
-before = count(LocalFiles())
+before = count(Files())
 namespace.check(namespace.libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=2"), "hidepid")
 os.setresgid(NOBODY, NOBODY, NOBODY)
 os.setresuid(NOBODY, NOBODY, NOBODY)
 namespace.libc.prctl(DUMPABLE, 1)
-print(json.dumps({"all": before, "hidden": [count(LocalFiles()), count(Unlisted())]}))
+print(json.dumps({"all": before, "hidden": [count(Files()), count(Unlisted())]}))

@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import JOB
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.job import start_time
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
@@ -36,7 +36,7 @@ def without(source: str, pid: int) -> str:
 
 
 with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
-    owners = ProcessTree(Drivers().machine(), LocalFiles(), me, evidence.name)
+    owners = ProcessTree(Drivers().machine(), Files(), me, evidence.name)
     owners.refresh()
     found["ours"] = [sorted(owners.among(pids)) for pids in ([number], [me], [me, number], [number, 4_194_999])]
     found["computing"] = owners.computing()
@@ -51,7 +51,7 @@ with tempfile.NamedTemporaryFile() as evidence, opened("process") as source:
         found["larger"] = value(several, c.PROCESS_TREE_MEMORY_USAGE) > value(several, c.PROCESS_MEMORY_USAGE)
         found["child"] = child.pid
         found["silent"] = [without(name, child.pid) for name in ("process", "container")]
-        theirs = ProcessTree(LinuxMachine(LocalFiles()), LocalFiles(), child.pid, os.devnull)
+        theirs = ProcessTree(LinuxMachine(Files()), Files(), child.pid, os.devnull)
         theirs.refresh()
         found["theirs"] = sorted(theirs.among([child.pid, number]))
     environ: dict[str, str] = {}

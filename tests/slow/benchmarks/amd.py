@@ -18,7 +18,7 @@ from opentelemetry.instrumentation.hardware import Config
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
-from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 GPUS = 8
 BOUND = 2.0  # milliseconds of CPU time for a sample of all of them
@@ -26,7 +26,7 @@ BOUND = 2.0  # milliseconds of CPU time for a sample of all of them
 _TIMES = 50
 
 
-class _FilesBelow(LocalFiles):
+class _FilesBelow(Files):
     """The files of this machine, with /sys below another folder: a benchmark may not mount anything."""
 
     def __init__(self, root: str) -> None:

@@ -94,7 +94,7 @@ def test_owner_of_a_hidden_process_is_unknown() -> None:
 def test_owner_needs_no_privilege() -> None:
     """A process of another user is read by nobody, who may not read its environment."""
     program = """
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.holders import owner
 import os, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -102,7 +102,7 @@ pid = int(sys.argv[1])
 try:
     open(f"/proc/{pid}/environ").close()
 except PermissionError:
-    print(owner(pid, LocalFiles()))
+    print(owner(pid, Files()))
 """
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, user=54321) as child:
         line = [sys.executable, "-c", program, str(child.pid)]

@@ -26,7 +26,7 @@ from opentelemetry.sdk.resources import OTELResourceDetector, Resource, Resource
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.system import identity
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.job import read_job, text
 
 # What else SLURM tells its jobs, and the variable with it.
@@ -113,5 +113,5 @@ def of_agent(pid: int, is_simulated: bool = False) -> dict[str, str | int]:
     return found
 
 
-def _files() -> LocalFiles | None:
-    return LocalFiles() if sys.platform.startswith("linux") else None
+def _files() -> Files | None:
+    return Files() if sys.platform.startswith("linux") else None

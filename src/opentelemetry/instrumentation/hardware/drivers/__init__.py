@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.drivers.python_module import PythonM
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.system.files import Files, LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.system.machine import Machine
@@ -49,7 +49,7 @@ class Drivers:
         Raises:
             Unavailable: The system is not Linux.
         """
-        return LocalFiles()
+        return Files()
 
     def python_module(self, name: str) -> PythonModule:
         """Return a Python module, which is imported at its first call."""

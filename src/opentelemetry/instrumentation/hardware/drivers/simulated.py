@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.simulator import amdgpu
 from opentelemetry.instrumentation.hardware.simulator.machine import Machine
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HostLoad
-from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, LocalFiles, Usage
+from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
 
 _TICKS: Final = 100  # ticks per second of the times in ``/proc``
 
@@ -31,7 +31,7 @@ _TRAFFIC: Final = 20e6  # bytes per second that it sends; it receives, and reads
 _UPTIME: Final = 40 * 86400.0  # seconds for which a simulated server has run at the start
 
 
-class SimulatedHost(LocalFiles):
+class SimulatedHost(Files):
     """The kernel's files of a simulated machine.
 
     Args:

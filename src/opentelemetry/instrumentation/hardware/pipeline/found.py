@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source, discover, unknown_source
-from opentelemetry.instrumentation.hardware.system.files import LocalFiles
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def drivers_of(config: Config, pid: int) -> Drivers:
     from opentelemetry.instrumentation.hardware.simulator.machine import machine
 
     gpus = machine(simulated, config.simulate_speed)
-    host = LocalFiles() if simulated.host is None else SimulatedHost(simulated.host, gpus.now, pid)
+    host = Files() if simulated.host is None else SimulatedHost(simulated.host, gpus.now, pid)
     return SimulatedDrivers(gpus, host, pid)
 
 

@@ -1,4 +1,4 @@
-"""Files and system calls of the Linux kernel: the protocol that sources use, and its plain implementation.
+"""Files and system calls of the Linux kernel.
 
 Every call that can block releases the interpreter lock. A file of ``/proc`` or ``/sys`` may be served by a FUSE process
 (lxcfs) or by a device, and reading it can hang; that must stop only the thread that reads it.
@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
@@ -49,48 +49,8 @@ class FilesystemSpace(NamedTuple):
     available: int
 
 
-class Files(Protocol):
-    """Files and system calls of the operating system. Every method raises OSError where the system call fails."""
-
-    def read(self, path: str) -> bytes:
-        """The whole content of a file."""
-
-    def names(self, path: str) -> Sequence[str]:
-        """The entries of a folder."""
-
-    def count(self, path: str) -> int:
-        """The number of entries of a folder."""
-
-    def exists(self, path: str) -> bool:
-        """Whether a file or folder exists."""
-
-    def link(self, path: str) -> str:
-        """The target of a symbolic link."""
-
-    def space(self, path: str) -> FilesystemSpace:
-        """The space of the file system that contains a path. Blocks while a network file system does not respond."""
-
-    def usage(self) -> Usage:
-        """Resource usage of this process."""
-
-    def has_children(self) -> bool:
-        """Whether this process has child processes, zombies included."""
-
-    def affinity(self, pid: int) -> int:
-        """The number of logical CPUs that the threads of a process may run on."""
-
-    def online(self) -> int:
-        """The number of logical CPUs that are online."""
-
-    def physical_memory(self) -> int:
-        """The memory of the machine in bytes."""
-
-    def uptime(self) -> float:
-        """Seconds since boot, time in suspend included."""
-
-
-class LocalFiles:
-    """The files and system calls of this machine.
+class Files:
+    """The files and system calls of this machine. Every method raises OSError where the system call fails.
 
     Raises:
         Unavailable: The system is not Linux.
@@ -101,6 +61,7 @@ class LocalFiles:
             raise Unavailable("this system is not Linux")
 
     def read(self, path: str) -> bytes:
+        """The whole content of a file."""
         descriptor = os.open(path, os.O_RDONLY)
         try:
             chunks = []
@@ -111,26 +72,32 @@ class LocalFiles:
             os.close(descriptor)
 
     def names(self, path: str) -> Sequence[str]:
+        """The entries of a folder."""
         return os.listdir(path)
 
     def count(self, path: str) -> int:
+        """The number of entries of a folder."""
         # /proc/<pid>/fd has the number of open files as its size since Linux 6.2; a server may have 100,000 of them.
         if path.endswith("/fd") and (size := os.stat(path).st_size):
             return size
         return len(os.listdir(path)) - (path == "/proc/self/fd")  # without the descriptor that lists the folder
 
     def exists(self, path: str) -> bool:
+        """Whether a file or folder exists."""
         return os.path.exists(path)
 
     def link(self, path: str) -> str:
+        """The target of a symbolic link."""
         return os.readlink(path)
 
     def space(self, path: str) -> FilesystemSpace:
+        """The space of the file system that contains a path. Blocks while a network file system does not respond."""
         result = os.statvfs(path)
         size = result.f_frsize
         return FilesystemSpace(result.f_blocks * size, result.f_bfree * size, result.f_bavail * size)
 
     def usage(self) -> Usage:
+        """Resource usage of this process."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         return Usage(
             used.ru_utime,
@@ -144,6 +111,7 @@ class LocalFiles:
         )
 
     def has_children(self) -> bool:
+        """Whether this process has child processes, zombies included."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # WNOWAIT leaves zombies to their parent
         except ChildProcessError:
@@ -151,6 +119,7 @@ class LocalFiles:
         return True
 
     def affinity(self, pid: int) -> int:
+        """The number of logical CPUs that the threads of a process may run on."""
         # All threads: OpenMP and others pin the first one to a single CPU and let the rest run anywhere.
         cpus = os.sched_getaffinity(pid)
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -159,6 +128,7 @@ class LocalFiles:
         return len(cpus)
 
     def online(self) -> int:
+        """The number of logical CPUs that are online."""
         # os.cpu_count() reads the same file, but holds the interpreter lock meanwhile; and lxcfs serves this file.
         try:
             ranges = self.read("/sys/devices/system/cpu/online").decode().strip().split(",")
@@ -168,10 +138,12 @@ class LocalFiles:
         return sum(each[-1] - each[0] + 1 for each in bounds)
 
     def physical_memory(self) -> int:
+        """The memory of the machine in bytes."""
         # sysinfo(2), not /proc/meminfo: this one cannot hang.
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
     def uptime(self) -> float:
+        """Seconds since boot, time in suspend included."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
