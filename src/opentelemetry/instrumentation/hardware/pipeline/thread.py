@@ -17,8 +17,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Protocol
+from typing import TypeAlias
 
+from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
 
 _LOG = logging.getLogger(__name__)
@@ -26,27 +27,7 @@ _LOG = logging.getLogger(__name__)
 _FORMER_JOIN = 0.2  # seconds for which a source waits for the end of an earlier thread that reads it
 
 
-class Task(Protocol):
-    """What a thread does from time to time; see :class:`.runner.SourceRunner`."""
-
-    cpu_time: float
-
-    @property
-    def poll(self) -> float:
-        """Return the seconds after which it is asked again whether it is due; infinity if something wakes it."""
-
-    @property
-    def state(self) -> State:
-        """Return whether it is absent, so that it ends."""
-
-    def next_reading(self, now: float) -> float:
-        """Return when it is due."""
-
-    def read(self, everything: bool = False) -> None:
-        """Do it. Never raises."""
-
-    def close(self) -> None:
-        """End."""
+Task: TypeAlias = "SourceRunner | Role"  # what a thread does from time to time
 
 
 class ReaderThread:
