@@ -238,11 +238,16 @@ def filters(value: object) -> Words:
     """
     if isinstance(value, str):
         text = value.strip()
-        try:
-            value = json.loads(text) if text[:1] in ("[", "{") else expressions(text)
-        except (ValueError, RecursionError) as error:
-            raise EndpointConfigError(f"is not JSON: {error}") from None
-    pairs = dict.fromkeys(value) if isinstance(value, (list, tuple)) and _are_texts(value) else value
+        if text.startswith(("[", "{")):
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise EndpointConfigError(f"is not JSON: {error}") from None
+        else:  # a quantifier such as {1,3} has a comma, too
+            value = [*filter(None, map(str.strip, re.split(r",(?!\d*\})", text)))]
+    pairs = value
+    if isinstance(value, (list, tuple, set, frozenset)) and _are_texts(value):
+        pairs = dict.fromkeys(value)
     if not isinstance(pairs, Mapping) or not pairs:
         raise EndpointConfigError(_FORM)
     parsed: dict[str, dict[str, str]] = {}
@@ -253,7 +258,7 @@ def filters(value: object) -> Words:
         try:
             for expression in (name, *(labels or {}).values()):
                 re.compile(expression)
-        except (re.error, TypeError, OverflowError, RecursionError, Warning) as error:  # see parsing.regular_expression
+        except (re.error, TypeError, OverflowError, RecursionError, Warning) as error:  # a program may raise warnings
             problems.append(f"{expression!r} is not a regular expression: {error}")
         else:
             parsed[name] = dict(labels or {})
@@ -261,11 +266,6 @@ def filters(value: object) -> Words:
     if problems:
         raise EndpointConfigError("; ".join(problems), found or None)
     return found
-
-
-def expressions(text: str) -> list[str]:
-    """Return the regular expressions of a list with commas, which a quantifier such as ``{1,3}`` has as well."""
-    return list(filter(None, map(str.strip, re.split(r",(?!\d*\})", text))))
 
 
 def _are_texts(values: Iterable[object]) -> bool:

@@ -8,17 +8,11 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.settings.endpoints import (
-    EndpointConfigError,
-    Endpoints,
-    Words,
-    expressions,
-    filters,
-)
+from opentelemetry.instrumentation.hardware.settings.endpoints import EndpointConfigError, Endpoints, Words
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
 Word: TypeAlias = "Callable[[str], str | None]"  # returns the normalized word, or None if the word is invalid
@@ -136,26 +130,20 @@ def path(what: str) -> Parser:
     return place(f"the absolute path of {what}", absolute_path)
 
 
-def words(
-    what: str,
-    word: Word = str,
-    alone: Sequence[str] = (),
-    split: Callable[[str], list[str]] = lambda text: text.split(","),
-) -> Parser:
+def words(what: str, word: Word = str, alone: Sequence[str] = ()) -> Parser:
     """Return a parser of a list of words, or of text with commas between them.
 
     Args:
         what: The words, as a phrase that can follow "a comma-separated list of".
         word: Checks and normalizes one word.
         alone: Words that are valid only as the whole value, which must not be empty.
-        split: Returns the words of a text.
     """
     form = f"{', '.join(alone)} or " * bool(alone) + f"a comma-separated list of {what}"
 
     def parse(value: object) -> list[str]:
         if not isinstance(value, (str, list, tuple, set, frozenset)):
             raise TypeError
-        given = [text for each in (split(value) if isinstance(value, str) else value) if (text := _text(each))]
+        given = [text for each in (value.split(",") if isinstance(value, str) else value) if (text := _text(each))]
         if any(each.lower() in alone for each in given):
             (single,) = given
             return [single.lower()]
@@ -169,29 +157,6 @@ def words(
         return valid
 
     return Parser(form, parse)
-
-
-def regular_expressions() -> Parser:
-    """Return a parser of filters of scraped series, in the forms of :func:`.endpoints.filters`."""
-    listed = words("regular expressions", regular_expression, split=expressions)
-
-    def parse(value: object) -> Words:
-        is_json = isinstance(value, str) and value.strip().startswith(("[", "{"))
-        found: Words = filters(value) if is_json or isinstance(value, Mapping) else listed(value)
-        if not found:
-            raise ValueError
-        return found
-
-    return Parser(f"{listed.form}, a JSON list of them, or a JSON mapping of each to {{label: expression}}", parse)
-
-
-def regular_expression(word: str) -> str | None:
-    """Return the word if it is a regular expression, else None."""
-    try:
-        re.compile(word)
-    except (re.error, OverflowError, RecursionError, Warning):  # a warning, in programs that raise them
-        return None
-    return word
 
 
 def absolute_path(word: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from opentelemetry.instrumentation.hardware.catalog import DETAILS
 from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS
-from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoints, Words, endpoints
+from opentelemetry.instrumentation.hardware.settings.endpoints import Endpoints, Words, endpoints, filters
 from opentelemetry.instrumentation.hardware.settings.parsing import (
     Parser,
     absolute_path,
@@ -17,7 +17,6 @@ from opentelemetry.instrumentation.hardware.settings.parsing import (
     one_of,
     path,
     place,
-    regular_expressions,
     setting,
     simulation,
     span_rule,
@@ -109,7 +108,11 @@ class Settings:
         "OpenMetrics and Prometheus endpoints to scrape at every collection.",
     )
     openmetrics_filters: Words | None = setting(
-        regular_expressions(),
+        Parser(
+            "a comma-separated list of regular expressions, a JSON list of them, or a JSON mapping of each to "
+            "{label: expression}",
+            filters,
+        ),
         "none",
         "Series of the endpoints to report. none: all.",
     )
