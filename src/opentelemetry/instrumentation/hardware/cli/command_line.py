@@ -10,14 +10,13 @@ import re
 import sys
 import textwrap
 from collections.abc import Sequence
-from difflib import get_close_matches
 from functools import partial
 from types import ModuleType
 from typing import NoReturn
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, printed_logs, say
 from opentelemetry.instrumentation.hardware.cli.settings import HelpAction
-from opentelemetry.instrumentation.hardware.settings.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean, redacted
 from opentelemetry.instrumentation.hardware.system.limits import is_limit
 from opentelemetry.instrumentation.hardware.version import __version__
 
@@ -125,17 +124,12 @@ class _Parser(argparse.ArgumentParser):
         text, unknown, arguments = message.partition("unrecognized arguments: ")
         flags = re.findall(r"(?:^|(?<= ))--?[\w-]+", arguments)
         choice = re.search(r"invalid choice: '?([^']*?)'? \(choose from (.*)\)", message)
+        hint = ""
         if flags:
-            hint = _similar(flags[0], [each for action in self._actions for each in action.option_strings])
-        else:
-            hint = _similar(choice[1], re.findall(r"[\w-]+", choice[2])) if choice else ""
-        super().error(redacted(text + unknown + (" ".join(flags) or arguments) + hint))
-
-
-def _similar(word: str, known: Sequence[str]) -> str:
-    """Return a suggestion for a misspelt word; "" if none is similar."""
-    found = get_close_matches(word, known, 1, cutoff=0.7)
-    return f"; did you mean {found[0]}?" if found else ""
+            hint = did_you_mean(flags[0], [each for action in self._actions for each in action.option_strings], "")
+        elif choice:
+            hint = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]), "")
+        super().error(redacted("; ".join(filter(None, (text + unknown + (" ".join(flags) or arguments), hint)))))
 
 
 def _with_details(details: str, parser: argparse.ArgumentParser) -> str:

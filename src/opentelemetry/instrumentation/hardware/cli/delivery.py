@@ -7,7 +7,6 @@ import math
 import os
 import socket
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 
 from opentelemetry.instrumentation.hardware.cli import exporters
@@ -17,6 +16,7 @@ from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, is_disabled
 
 _TIMEOUT = 2  # the exporter's timeout in seconds
@@ -141,8 +141,7 @@ def _prometheus(environ: Mapping[str, str]) -> Finding:
 def _connection(where: exporters.Destination) -> Iterator[Finding]:
     part = "export"
     if where.protocol not in exporters.OTLP:
-        known = get_close_matches(where.protocol, exporters.OTLP, 1)
-        fix = f"did you mean {known[0]}?" if known else "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
+        fix = did_you_mean(where.protocol, exporters.OTLP, "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf")
         yield Finding(part, "wrong", "protocol", f"{where.protocol} is not a protocol of the Python SDK", fix)
         return
     yield Finding(part, "ok", "endpoint", f"{where.url}, {where.protocol} ({where.variable or 'default'})")

@@ -7,7 +7,6 @@ import queue
 import socket
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import entry_points
 from threading import Thread
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from urllib.parse import urlsplit
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause
 from opentelemetry.instrumentation.hardware.sdk import configurator
+from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean
 from opentelemetry.instrumentation.hardware.system.limits import is_limit
 
 SERVICE: Final = "otel-hardware"  # the service name of these commands, unless the environment sets another
@@ -254,8 +254,7 @@ def problem(name: str) -> Failure | None:
 
 def _missing(name: str) -> Failure:
     if name not in _PACKAGES:
-        known = get_close_matches(name, ["otlp", *_PACKAGES], 1)
-        fix = f"did you mean {known[0]}?" if known else "set OTEL_METRICS_EXPORTER=otlp"
+        fix = did_you_mean(name, ["otlp", *_PACKAGES], "set OTEL_METRICS_EXPORTER=otlp")
         return Failure(f"no installed package provides the metrics exporter {name}", fix)
     fix = f"pip install {_PACKAGES[name]}"
     for protocol, other in OTLP.items():

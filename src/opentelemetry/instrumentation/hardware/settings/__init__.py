@@ -16,7 +16,7 @@ from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import patterns_of, series_filter
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
 from opentelemetry.instrumentation.hardware.settings.parsing import InvalidValueError
-from opentelemetry.instrumentation.hardware.settings.redaction import redacted
+from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean, redacted
 from opentelemetry.instrumentation.hardware.settings.table import Settings
 
 PREFIX: Final = "OTEL_PYTHON_HARDWARE_"
@@ -47,8 +47,7 @@ class Config(Settings):
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
         for name in values:
-            likely = _meant(name, names)
-            hint = f"did you mean {likely}?" if likely else f"the settings are {', '.join(names)}"
+            hint = did_you_mean(name, names, f"the settings are {', '.join(names)}")
             _LOG.warning("%s is not a setting and is ignored; %s", redacted(name), hint)
 
     def __repr__(self) -> str:
@@ -181,13 +180,6 @@ def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
     return [] if entry_points(group=SOURCE_GROUP) else found
 
 
-def _meant(name: str, settings: Iterable[str]) -> str:
-    """Return the setting that a misspelt name may mean; "" if none is similar."""
-    from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
-
-    return next(iter(get_close_matches(name.lower(), [*settings], 1)), "")
-
-
 def _text(words: Iterable[str]) -> str:
     """Return a list for a message. Bytes that are no UTF-8 are escaped: some handlers cannot write them."""
     return redacted(",".join(words)).encode(errors="backslashreplace").decode()
@@ -199,10 +191,6 @@ def _warn_about_unknown_variables(settings: Sequence[str], environ: Mapping[str,
     for variable in sorted(environ):
         if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():
             continue
-        likely = _meant(variable.upper().removeprefix(PREFIX), settings)
-        hint = (
-            f"did you mean {PREFIX}{likely.upper()}?"
-            if likely
-            else "'otel-hardware run --help-settings' lists all settings"
-        )
+        names, otherwise = map(str.upper, settings), "'otel-hardware run --help-settings' lists all settings"
+        hint = did_you_mean(variable.upper().removeprefix(PREFIX), names, otherwise, PREFIX)
         _LOG.warning("%s is not a setting and is ignored; %s", redacted(variable), hint)

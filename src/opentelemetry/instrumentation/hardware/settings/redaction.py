@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from typing import Final
 from urllib.parse import unquote
 
@@ -41,6 +42,22 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str, before: str = "") -> str:
+    """Return a question about a misspelt word; another text if no known one is similar.
+
+    Args:
+        word: The word.
+        known: Those that it may mean.
+        otherwise: The other text.
+        before: What precedes the words for the user, such as the prefix of variables.
+    """
+    from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
+
+    names = {name.lower(): name for name in known}
+    similar = get_close_matches(word.lower(), names, 1)
+    return f"did you mean {before}{names[similar[0]]}?" if similar else otherwise
 
 
 def _header_values() -> list[str]:

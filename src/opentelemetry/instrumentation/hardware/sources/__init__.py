@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Event, Point, Scope
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
@@ -215,11 +216,7 @@ def unknown_source(word: str, known: Iterable[str]) -> str:
     """Describe a word that is not the name of a source: what it may mean, else all names."""
     names = [*known]
     meant = next((name for name, words in _KINDS.items() if word.lower() in words), "")
-    if not meant:
-        from difflib import get_close_matches  # rarely needed
-
-        meant = next(iter(get_close_matches(word.lower(), names, 1)), "")
-    hint = f"did you mean {meant}?" if meant else f"the sources are {', '.join(names)}"
+    hint = f"did you mean {meant}?" if meant else did_you_mean(word, names, f"the sources are {', '.join(names)}")
     return f"there is no source {word}; {hint}"
 
 
