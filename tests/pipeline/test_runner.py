@@ -403,7 +403,7 @@ def test_absent_source_is_logged_once_and_not_retried(caplog: pytest.LogCaptureF
     assert stage.runner.state is State.ABSENT
     assert stage.runner.problem == Problem("player", "no such device", "plug it in")
     assert stage.runner.next_reading(stage.clock.now) == inf
-    assert infos(caplog) == ["Source player: no such device (plug it in)"]
+    assert infos(caplog) == ["Source player: no such device; plug it in"]
     assert warnings(caplog) == []
     assert stage.up() == {}
     assert stage.collect().problems == ()

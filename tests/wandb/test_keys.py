@@ -598,7 +598,8 @@ def test_unusable_driver_is_one_message(machine_of: Callable[..., FakeNvml]) -> 
     answer = rows(driver, "--nvidia-smi", "off", "--every", "0.1", "--count", "2")
     assert answer.rows == [{}, {}]
     assert answer.stderr.splitlines() == [
-        "otel-hardware: nvidia: NVML: RM has detected an NVML/RM version mismatch; nvidia-smi is switched off"
+        "otel-hardware: nvidia: NVML: RM has detected an NVML/RM version mismatch; nvidia-smi is switched off; the "
+        "driver was exchanged while it ran: restart the machine, or recreate the container"
     ]
 
 

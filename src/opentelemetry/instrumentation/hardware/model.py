@@ -201,6 +201,9 @@ class Problem(NamedTuple):
     reason: str
     fix: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.source}: {self.reason}" + (f"; {self.fix}" if self.fix else "")
+
 
 # The monotonic time of the reading and the value of each counter.
 Counters: TypeAlias = "dict[Series, tuple[float, Number]]"

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     with interruptible(), _output(arguments.output) as output:
         problem = _record(output, arguments)
     if problem is not None:
-        say(f"{arguments.source}: {problem.reason}" + (f" ({problem.fix})" if problem.fix else ""))
+        say(str(problem))
     return int(problem is not None)
 
 

@@ -157,7 +157,7 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
                     absent = [each.problem for each in session.runners if each.name in session.accelerators]
                     problems = [*view.snapshot.problems, *filter(None, absent)]
                     for problem in dict.fromkeys(problems):
-                        say(f"{problem.source}: {problem.reason}")
+                        say(str(problem))
 
 
 def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int) -> None:

@@ -150,7 +150,7 @@ class SourceRunner:
             self.close()
             self.problem = Problem(self.name, redacted(error.reason), error.fix)
             self.state = State.ABSENT
-            _LOG.info("Source %s: %s%s", self.name, self.problem.reason, f" ({error.fix})" if error.fix else "")
+            _LOG.info("Source %s", self.problem)
             return False
         self._was_open = True
         self.pace.learn(source.readings())

@@ -150,8 +150,7 @@ def _missing(session: Session) -> tuple[str, ...]:
     for runner in session.runners:
         problem, source = runner.health(session.clock()), runner.source
         if problem is not None:
-            fix = f"; {problem.fix}" if problem.fix else ""
-            found.append(f"{runner.name}: {problem.reason}{fix}")
+            found.append(str(problem))
         elif runner.state is State.STARTING:
             found.append(f"{runner.name}: no reading yet")
         if source is not None:

@@ -228,7 +228,7 @@ class Shell(App[None]):
         found = [
             self._error,
             message if now < self._message[1] + _MESSAGE else "",
-            *(f"{each.source}: {each.reason}" for each in (view.snapshot.problems if view else ())),
+            *(map(str, view.snapshot.problems) if view else ()),
         ]
         return next(filter(None, found), "")
 
