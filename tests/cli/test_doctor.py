@@ -24,7 +24,8 @@ from tests.support.sink import Sink
 from tests.tools import fake_nvml, need, nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery, doctor
-from opentelemetry.instrumentation.hardware.cli.exporters import Destination, connection_error, destination
+from opentelemetry.instrumentation.hardware.cli.exporters import Destination, connection_failure, destination
+from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.settings import JOB
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
@@ -540,9 +541,9 @@ def test_proxied_endpoint_is_not_connected_to(monkeypatch: pytest.MonkeyPatch, r
     where = Destination("otlp", "http/protobuf", refusing, ENDPOINT)
     for name in ("http_proxy", "HTTP_PROXY", "no_proxy", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert connection_error(where) == "connection refused"
+    assert connection_failure(where) == Failure("connection refused", is_unreachable=True)
     monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
-    assert connection_error(where) == ""
+    assert connection_failure(where) is None
 
 
 @pytest.mark.parametrize(

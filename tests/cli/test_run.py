@@ -40,6 +40,7 @@ from tests.support.stage import Clock
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.cli import exporters, reporting
+from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
 from opentelemetry.instrumentation.hardware.cli.run import DETAILS
 from opentelemetry.instrumentation.hardware.resource_detector import of_agent
@@ -370,10 +371,10 @@ def test_silent_name_server_delays_neither_start_nor_end(protocol: str) -> None:
     assert "(the host name cannot be resolved); waiting for a Collector" in messages
 
 
-@pytest.mark.parametrize("reason", ["", "connection refused"])
-def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+@pytest.mark.parametrize("failure", [None, Failure("connection refused", is_unreachable=True)])
+def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, failure: Failure | None) -> None:
     monkeypatch.setattr(reporting, "_LAST_EXPORT_WITHOUT_CONNECTION", 0.25)
-    monkeypatch.setattr(exporters, "connection_error", lambda where, seconds: reason)
+    monkeypatch.setattr(exporters, "connection_failure", lambda where, seconds: failure)
     given: list[float] = []
 
     class Provider(MeterProvider):
@@ -382,13 +383,13 @@ def test_last_export_ends_after_the_limit(monkeypatch: pytest.MonkeyPatch, reaso
 
     with patch.dict(os.environ, environment({}), clear=True):
         reporting._shut_down(Provider(shutdown_on_exit=False), 5.0)
-    assert given == [250 if reason else 5000]
+    assert given == [250 if failure else 5000]
 
 
 def test_last_export_that_raises_is_one_message(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(exporters, "connection_error", lambda where, seconds: "")
+    monkeypatch.setattr(exporters, "connection_failure", lambda where, seconds: None)
 
     class Provider(MeterProvider):
         def shutdown(self, timeout_millis: float = 30_000, **options: object) -> None:

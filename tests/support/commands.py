@@ -19,6 +19,7 @@ from tests.support.stepped import Stepped
 
 from opentelemetry.instrumentation.hardware.cli import exporters, findings, main, reporting, screen, snapshot
 from opentelemetry.instrumentation.hardware.cli.exporters import Destination
+from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.pipeline import session, view
@@ -186,16 +187,16 @@ def simulated(at: Callable[[int], Fabricated] = workstation) -> Iterator[Time]:
         yield clock
 
 
-def refused(where: Destination, seconds: float = 2.0) -> str:
-    """Stands for `exporters.connection_error`: nothing listens anywhere."""
-    return "connection refused"
+def refused(where: Destination, seconds: float = 2.0) -> Failure:
+    """Stands for `exporters.connection_failure`: nothing listens anywhere."""
+    return Failure("connection refused", is_unreachable=True)
 
 
 @contextmanager
 def without_export() -> Iterator[None]:
     """While the block lasts, `run` exports nothing, and finds no Collector."""
     with (
-        patch.object(exporters, "connection_error", refused),
+        patch.object(exporters, "connection_failure", refused),
         patch.object(reporting, "_exported", lambda session, pid, target, limit: nullcontext(())),
     ):
         yield

@@ -113,19 +113,19 @@ def _first(environ: Mapping[str, str], *names: str) -> tuple[str, str]:
     return next(((name, value) for name in names if (value := environ.get(name, "").strip())), ("", ""))
 
 
-def connection_error(where: Destination, seconds: float = 2.0) -> str:
-    """Return why a TCP connection fails; "" if it succeeds or cannot be tested (proxy, other kind of address)."""
+def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | None:
+    """Return why a TCP connection fails; None if it succeeds or cannot be tested (proxy, other kind of address)."""
     try:
         address = where.address
     except ValueError:
-        return "it is not a valid address, such as http://collector:4317"
+        return Failure("it is not a valid address, such as http://collector:4317", is_unreachable=True)
     if address is None:
-        return ""
+        return None
     if where.variable:
         from urllib.request import getproxies, proxy_bypass
 
         if (urlsplit(where.url).scheme or "http") in getproxies() and not proxy_bypass(address[0]):
-            return ""
+            return None
     reason = ""
     try:
         for found in _resolved(*address, seconds):
@@ -134,10 +134,11 @@ def connection_error(where: Destination, seconds: float = 2.0) -> str:
             except OSError as error:
                 reason = "connection timed out" if isinstance(error, TimeoutError) else cause(error)
             else:
-                return ""
+                return None
     except OSError as error:
-        return cause(error)
-    return reason
+        reason = cause(error)
+    known = failure(reason)
+    return known if known.is_unreachable else Failure(reason, is_unreachable=True)
 
 
 def _resolved(host: str, port: int, seconds: float) -> list[tuple[str, int]]:
@@ -165,15 +166,6 @@ def _resolved(host: str, port: int, seconds: float) -> list[tuple[str, int]]:
     if isinstance(answer, OSError):
         raise answer
     return answer
-
-
-def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | None:
-    """Return why a TCP connection fails; None if it succeeds or cannot be tested."""
-    reason = connection_error(where, seconds)
-    if not reason:
-        return None
-    known = failure(reason)
-    return known if known.is_unreachable else Failure(reason, is_unreachable=True)
 
 
 def header_problems(environ: Mapping[str, str]) -> Iterator[str]:
