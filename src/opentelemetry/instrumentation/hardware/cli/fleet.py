@@ -161,13 +161,13 @@ def is_wanted(arguments: argparse.Namespace) -> bool:
     return any(each is not None for each in (arguments.hosts, arguments.scenarios, arguments.backfill))
 
 
-def run(arguments: argparse.Namespace, signals: Signals) -> int:
+def run(arguments: argparse.Namespace, config: Config, signals: Signals) -> int:
     """Export simulated hosts until the duration ends.
 
     Raises:
         Mistake: There is nothing to simulate, or no exporter for it.
     """
-    config, specs = _specs(arguments)
+    config, specs = _specs(arguments, config)
     exporters.set_defaults(os.environ, arguments.interval)
     os.environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = "otel"  # the others describe the real host
     target = find_target(arguments)
@@ -180,8 +180,7 @@ def run(arguments: argparse.Namespace, signals: Signals) -> int:
     return exit_status([exports])
 
 
-def _specs(arguments: argparse.Namespace) -> tuple[Config, list[Spec]]:
-    config = settings.config(arguments)
+def _specs(arguments: argparse.Namespace, config: Config) -> tuple[Config, list[Spec]]:
     spec: Spec | None = config.simulate
     if spec is None:
         raise Mistake("--hosts, --scenarios and --backfill need --simulate, such as --simulate 8xH100")

@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
-from opentelemetry.instrumentation.hardware.cli import exporters, settings
+from opentelemetry.instrumentation.hardware.cli import exporters
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, is_disabled
 from opentelemetry.instrumentation.hardware.spans.ledger import Demand
@@ -87,10 +88,9 @@ def find_target(arguments: argparse.Namespace) -> Target:
 
 @contextmanager
 def reporting(
-    arguments: argparse.Namespace, pid: int, target: Target, reporter: Reporter | None = None
+    arguments: argparse.Namespace, config: Config, pid: int, target: Target, reporter: Reporter | None = None
 ) -> Iterator[tuple[pipeline.Session, Sequence[Exports]]]:
     """Run a session, which is exported if there is a target. Without one, it does not keep others from reporting."""
-    config = settings.config(arguments)
     reporter = reporter or Reporter(os.environ)
     reporter.mode = config.reporter or "auto"
     if not reporter.update(has_reader=bool(target.text)) and target.text and not arguments.agent:

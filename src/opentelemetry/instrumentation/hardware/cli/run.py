@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import read_all
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval
 from opentelemetry.instrumentation.hardware.system.identity import host_name
 
@@ -89,17 +90,18 @@ def run(arguments: argparse.Namespace) -> int:
     for other, given in others.items():
         if given:
             raise Mistake(f"{flags} cannot be used with {other}")
+    config = settings.config(arguments)
     if command:
         status = program.run_as_init() if os.getpid() == 1 and hasattr(os, "fork") else None
-        return _run_with_program(command, arguments) if status is None else status
+        return _run_with_program(command, arguments, config) if status is None else status
     with Signals(ENDING, even_ignored=ALWAYS_ENDING) as signals:
-        return export(arguments, signals)
+        return export(arguments, config, signals)
 
 
-def _run_alone(arguments: argparse.Namespace, signals: Signals) -> int:
+def _run_alone(arguments: argparse.Namespace, config: Config, signals: Signals) -> int:
     exporters.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
-    with reporting(arguments, os.getpid(), target) as (session, exports):
+    with reporting(arguments, config, os.getpid(), target) as (session, exports):
         if target.text:
             say(f"exporting metrics for {host_name()} {target.text}; Ctrl-C stops")
         if arguments.console or (target.shows_table and sys.stdout.isatty()):
@@ -110,7 +112,7 @@ def _run_alone(arguments: argparse.Namespace, signals: Signals) -> int:
     return exit_status(exports)
 
 
-def _run_attached(arguments: argparse.Namespace, signals: Signals) -> int:
+def _run_attached(arguments: argparse.Namespace, config: Config, signals: Signals) -> int:
     """Report a running process until it ends. Its last values are those of the last reading before its end.
 
     Raises:
@@ -119,14 +121,14 @@ def _run_attached(arguments: argparse.Namespace, signals: Signals) -> int:
     process = program.Attached(arguments.attach, arguments.agent)
     environ: MutableMapping[str, str] = os.environ
     if not arguments.agent:  # an agent has the environment of the process already
-        if reports_itself(process.pid) and settings.config(arguments).reporter != "always":
+        if reports_itself(process.pid) and config.reporter != "always":
             fix = "with OTEL_PYTHON_HARDWARE_REPORTER=always this command reports it a second time"
             raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
         with suppress(OSError):
             environ = process.environ()
     exporters.set_defaults(os.environ, arguments.interval, service=None)
     reporter = Reporter(environ, pid=process.pid)
-    with reporting(arguments, process.pid, find_target(arguments), reporter) as (_, exports):
+    with reporting(arguments, config, process.pid, find_target(arguments), reporter) as (_, exports):
         has_ended = False
         while not has_ended:
             if arguments.agent:
@@ -136,7 +138,7 @@ def _run_attached(arguments: argparse.Namespace, signals: Signals) -> int:
     return exit_status(exports)
 
 
-def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> int:
+def _run_with_program(command: Sequence[str], arguments: argparse.Namespace, config: Config) -> int:
     environ = dict(os.environ)
     reporter = Reporter(environ)
     reporter.join()
@@ -145,7 +147,7 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
         try:
             child = program.started(command, environ)
             try:
-                _report_program(child, arguments, signals, reporter)
+                _report_program(child, arguments, config, signals, reporter)
             except Exception as error:  # no failure may affect the program
                 say(f"{error}; the program continues without being reported")
         finally:
@@ -156,12 +158,16 @@ def _run_with_program(command: Sequence[str], arguments: argparse.Namespace) -> 
 
 
 def _report_program(
-    child: subprocess.Popen[bytes], arguments: argparse.Namespace, signals: Signals, reporter: Reporter
+    child: subprocess.Popen[bytes],
+    arguments: argparse.Namespace,
+    config: Config,
+    signals: Signals,
+    reporter: Reporter,
 ) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
     exporters.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
-    with reporting(arguments, child.pid, target, reporter) as (session, _):
+    with reporting(arguments, config, child.pid, target, reporter) as (session, _):
         viewer = Viewer(session, child.pid) if arguments.console else None
         if viewer is None:  # a table shows it
             _warn_if_process_is_missing(session)

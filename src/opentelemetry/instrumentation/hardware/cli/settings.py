@@ -64,36 +64,21 @@ def _add_flags(group: argparse._ActionsContainer, but: Collection[str], brief: M
         if setting.name in but:
             continue
         facts = setting.metadata
-        read = _sources if setting.name == "sources" else facts["read"]
         text = f"{facts['help']} Takes {facts['form']}; default: {facts['default']}."
         group.add_argument(
             "--" + setting.name.replace("_", "-"),
-            type=_parser(read, facts["form"]),
+            type=_parser(facts["read"]),
             metavar=setting.name.rpartition("_")[2].upper(),
             help=text if brief is None else brief.get(setting.name, argparse.SUPPRESS),
         )
 
 
-def _sources(value: object) -> list[str]:
-    """The words of ``--sources``.
-
-    Raises:
-        ValueError: A word is not a source. In the environment it only causes a warning.
-    """
-    words: list[str] = Config.__dataclass_fields__["sources"].metadata["read"](value)
-    known = discover()
-    for name in (word.removeprefix("-") for word in words):
-        if name not in known and name != "auto":
-            raise ValueError(unknown_source(name, known))
-    return words
-
-
-def _parser(read: Callable[[object], Any], form: str) -> Callable[[str], Any]:
+def _parser(read: Callable[[object], Any]) -> Callable[[str], Any]:
     def value(text: str) -> Any:
         try:
             return read(text)
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error) or f"{text!r} is not {form}") from None
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return value
 
@@ -102,8 +87,11 @@ def config(arguments: argparse.Namespace) -> Config:
     """The settings of the flags; where a flag is missing, of the environment.
 
     Raises:
-        Mistake: A flag names a metric that does not exist.
+        Mistake: A flag names a source or a metric that does not exist. In the environment it only causes a warning.
     """
+    for name in getattr(arguments, "sources", None) or ():
+        if name != "auto" and name.removeprefix("-") not in discover():
+            raise Mistake(f"--sources: {unknown_source(name.removeprefix('-'), discover())}")
     endpoints = getattr(arguments, "openmetrics", None) or os.environ.get(f"{PREFIX}OPENMETRICS")
     for name in ("include_metrics", "exclude_metrics"):
         unknown = unmatched(getattr(arguments, name, None) or (), endpoints)
