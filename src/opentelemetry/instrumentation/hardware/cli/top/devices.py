@@ -60,6 +60,9 @@ def device_columns(
     def widest(least: int, cell: Callable[[Device, int], Line]) -> int:
         return max([least, *(width_of(cell(device, 0)) for device in devices)])
 
+    def has_value(column: Column[Device]) -> bool:
+        return any(text.strip(" -") for device in devices for text, _ in column.cell(device, 12))
+
     def model(device: Device, _: int) -> Line:
         return [(device.model, DIM)]
 
@@ -89,18 +92,10 @@ def device_columns(
         ),
         Column("HELD BACK BY", widest(12, held), held, lambda device: verdict(device) or "~", rank=6),
     ]
-    is_shown = {
-        "MODEL": len({device.model for device in devices}) > 1,
-        "BUSY": any(device.busy is not None for device in devices),
-        "HISTORY": not has_graphs and any(device.busy is not None for device in devices),
-        "MEMORY": any(device.used is not None for device in devices),
-        "POWER": any(device.power is not None for device in devices),
-        "TEMP": any(device.temperature is not None for device in devices),
-        "CLOCK": any(device.clock is not None for device in devices),
-        "THROTTLED": any(device.reason for device in devices),
-        "HELD BACK BY": any(verdict(device) for device in devices),
-    }
-    return [column for column in columns if is_shown.get(column.title, True)]
+    unwanted = ["HISTORY"] if has_graphs else []
+    if len({device.model for device in devices}) == 1:
+        unwanted.append("MODEL")
+    return [column for column in columns if column.title not in unwanted and has_value(column)]
 
 
 def device_tiles(devices: Sequence[Device], history: History, width: int, height: int) -> list[Line]:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.cli.top.shapes import BAD, DIM, STRONG, WARNING, Line
 
-# The keys of the last line.
-KEYS = (
-    ("q", "quit"),
-    ("?", "help"),
-    ("enter", "open"),
-    ("tab", "panel"),
-    ("/", "filter"),
-    ("t", "tree"),
-    ("k", "kill"),
-    ("s", "sort"),
-    ("r", "reverse"),
-    ("z", "zoom"),
-    ("p", "pause"),
-    ("m", "missing"),
+# Each key, what the last line says about it, "" if nothing, and what the help says.
+_KEYS = (
+    ("q", "quit", "quit; also ctrl+c"),
+    ("?", "help", "this help; also h and F1"),
+    ("enter", "open", "the page of a device or a process; also a double click"),
+    ("tab", "panel", "next panel; shift+tab the one before"),
+    ("↑ ↓ PgUp PgDn", "", "select a row or scroll; also Home, End and the wheel"),
+    ("/", "filter", "only processes with a text; esc shows all again"),
+    ("t", "tree", "processes as a tree"),
+    ("k", "kill", "send a signal to a process, after a question"),
+    ("s", "sort", "sort by the next column; or click on a title"),
+    ("r", "reverse", "reverse the order"),
+    ("z", "zoom", "enlarge the panel, and back"),
+    ("p", "pause", "pause; also space"),
+    ("+  -", "", "read more or less often"),
+    ("m", "missing", "metrics that are missing, and why"),
 )
+
+KEYS = tuple((key, word) for key, word, _ in _KEYS if word)  # of the last line
 
 _PAGE = (("↑ ↓", "scroll"), ("p", "pause"), ("?", "help"), ("q", "quit"))
 
@@ -26,25 +30,9 @@ DEVICE_KEYS = (("esc", "back"), ("← →", "other device"), *_PAGE)  # on the p
 PROCESS_KEYS = (("esc", "back"), ("k", "kill"), *_PAGE)  # on that of a process
 
 
-def _key(key: str, text: str) -> Line:
-    return [(f"  {key:<15}", STRONG), (text, "")]
-
-
 HELP_LINES: list[Line] = [
     [("Keys", STRONG)],
-    _key("enter", "the page of a device or a process; also a double click"),
-    _key("tab", "next panel; shift+tab the one before"),
-    _key("↑ ↓ PgUp PgDn", "select a row or scroll; also Home, End and the wheel"),
-    _key("/", "only processes with a text; esc shows all again"),
-    _key("t", "processes as a tree"),
-    _key("k", "send a signal to a process, after a question"),
-    _key("s", "sort by the next column; or click on a title"),
-    _key("r", "reverse the order"),
-    _key("z", "enlarge the panel, and back"),
-    _key("p  space", "pause"),
-    _key("+  -", "read more or less often"),
-    _key("m", "metrics that are missing, and why"),
-    _key("q  ctrl+c", "quit"),
+    *([(f"  {key:<15}", STRONG), (text, "")] for key, _, text in _KEYS),
     [],
     [("Colours", STRONG)],
     [("  yellow", WARNING), ("  memory from 90 %, CPU and disk from 80 %, file system from 85 %,", "")],
