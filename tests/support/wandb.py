@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Point, Snapshot, Values
+from opentelemetry.instrumentation.hardware.model import Point, Series, Snapshot, Values
 from opentelemetry.instrumentation.hardware.pipeline import session as session_module
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
@@ -26,14 +27,14 @@ class Watched:
 
     def __init__(self, session: Session, pid: int) -> None:
         self.viewer = Viewer(session)
-        self._rows = wandb.Rows(self.viewer.first, time.time(), session.config, pid)
+        self._points = wandb.Points(self.viewer.first, time.time(), session.config, pid)
         self.missing: list[str] = []
 
     def row(self) -> dict[str, float]:
         """The keys of now, without time stamps."""
         view = self.viewer.collect()
         self.missing = [*view.unsupported]
-        return {key: value for key, value in self._rows.row(view).items() if not key.startswith("_")}
+        return {key: value for key, value in self._points.row(view).items() if not key.startswith("_")}
 
 
 @contextmanager
@@ -61,14 +62,14 @@ def row(sources: str, pid: int, drivers: Drivers | None = None, **settings: obje
         return watching.row()
 
 
-def points(
+def keys(
     *now: Point,
     first: Iterable[Point] = (),
     used: Iterable[str] = (),
-    rates: Mapping[object, float] | None = None,
-    **more: object,
-) -> wandb.Points:
-    """The points of a snapshot."""
+    rates: Mapping[Series, float] | None = None,
+    paths: Sequence[str] = ("/",),
+) -> dict[str, float]:
+    """The keys of points that a test makes up, without time stamps."""
     snapshots = []
     for listed in (now, first):
         values: Values = {}
@@ -76,10 +77,7 @@ def points(
             assert isinstance(value, (int, float))
             values.setdefault(series.metric, []).append((value, series.attributes))
         snapshots.append(Snapshot(values))
-    view = View(0.0, 1.0, snapshots[0], rates or {}, (), None, {}, frozenset(used))  # type: ignore[arg-type]
-    return wandb.Points(view, snapshots[1], **more)  # type: ignore[arg-type]
-
-
-def keys(*now: Point, **more: object) -> dict[str, float]:
-    """The keys of points that a test makes up."""
-    return wandb.keys(points(*now, **more))  # type: ignore[arg-type]
+    points = wandb.Points(snapshots[1], 0.0, Config(), os.getpid())
+    points.paths = [*paths]
+    view = View(0.0, 1.0, snapshots[0], rates or {}, (), None, {}, frozenset(used))
+    return {key: value for key, value in points.row(view).items() if not key.startswith("_")}

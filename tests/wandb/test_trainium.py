@@ -40,8 +40,8 @@ def test_rank_of_another_process_is_that_of_its_own_environment() -> None:
     drivers = Npus({**CONTAINER, "/dev/neuron0": ""} | program(CHILD), reports_of(*FOREIGN))
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LOCAL_RANK": "2"}) as other:
         with watched("trainium", STRANGER, drivers, devices="all") as watching:
-            rows = wandb.Rows(watching.viewer.first, 0.0, Config(), other.pid)
-            found = rows.row(watching.viewer.collect())
+            points = wandb.Points(watching.viewer.first, 0.0, Config(), other.pid)
+            found = points.row(watching.viewer.collect())
         other.communicate()
     assert "trn.2.neuroncore_utilization" in found
 

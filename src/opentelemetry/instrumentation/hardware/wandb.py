@@ -31,32 +31,36 @@ _Index: TypeAlias = "dict[tuple[Metric, str, frozenset[tuple[str, str | int]]], 
 
 
 class Points:
-    """The points of a snapshot.
+    """The points of the newest snapshot of a session.
 
     Args:
-        view: The snapshot.
-        first: The values at the first sample.
+        first: The values at the first sample, at which totals begin.
+        time: Unix seconds of the first sample.
+        config: The settings of the session.
+        pid: The observed process.
+
+    Attributes:
         paths: Paths on the file systems to report.
         rank: The core that the process uses by ``LOCAL_RANK``; None without one.
         numbers: The numbers of the series of scraped metrics, by endpoint and name.
+        used: ``hw.id`` of the devices that the process uses, and of those that contain them.
     """
 
-    def __init__(
-        self,
-        view: View,
-        first: Snapshot,
-        paths: Iterable[str] = ("/",),
-        rank: int | None = None,
-        numbers: dict[tuple[str, str], dict[Series, int]] | None = None,
-    ) -> None:
-        self.paths = paths
-        self.numbers = {} if numbers is None else numbers
-        self.rank = rank
-        self._values = view.snapshot.values
-        self._first = first.values
+    def __init__(self, first: Snapshot, time: float, config: Config, pid: int) -> None:
+        self.paths = [path for path in config.disk_paths or ["/"] if os.path.exists(path)]
+        rank = _environ(pid).get("LOCAL_RANK", "")
+        self.rank = int(rank) if re.fullmatch("[0-9]{1,4}", rank) else None
+        self.numbers: dict[tuple[str, str], dict[Series, int]] = {}
+        self.used: set[str] = set()
+        self._time = time
+        self._first = self._values = first.values
         self._index: _Index = {}
         self._rates: _Index = {}
-        counters = {Series(metric, attributes) for metric in first.values for _, attributes in first.values[metric]}
+
+    def row(self, view: View) -> dict[str, float]:
+        """Return the row of a snapshot: Unix seconds, seconds since the first sample, and the keys in four digits."""
+        self._values, self._index, self._rates = view.snapshot.values, {}, {}
+        counters = {Series(metric, attributes) for metric, points in self._first.items() for _, attributes in points}
         for metric, points in self._values.items():
             for value, attributes in points:
                 device = str(attributes.get(c.HW_ID, "")).removesuffix("/fan0")  # W&B has the first fan as the GPU's
@@ -68,6 +72,9 @@ class Points:
                     self._rates[key] = view.rates.get(series, 0.0)
         infos = [facts for _, facts in self.all(c.HW_GPU_INFO) if facts[c.HW_ID] in view.used]
         self.used = {*view.used, *(str(facts.get(c.HW_PARENT, "")) for facts in infos)}
+        pairs = (pair for table in KEYS.values() for each in table for pair in each.values(self))
+        keys = {name: value if isinstance(value, int) else round(value, 4) for name, value in pairs}
+        return {"_timestamp": view.time, "_runtime": view.time - self._time, **keys}
 
     def get(self, metric: Metric, attributes: Attributes = NONE, device: str = "") -> Number | None:
         """The value of a series; None if there is none."""
@@ -142,36 +149,6 @@ class Key(NamedTuple):
         for place, number in value.items() if isinstance(value, Mapping) else [("", value)]:
             if number is not None:
                 yield ("" if place == "" else f".{place}").join(parts), number
-
-
-class Rows:
-    """Rows of W&B's keys, computed from the snapshots of one session.
-
-    Args:
-        first: The values at the first sample, at which totals begin.
-        time: Unix seconds of the first sample.
-        config: The settings of the session.
-        pid: The observed process.
-    """
-
-    def __init__(self, first: Snapshot, time: float, config: Config, pid: int) -> None:
-        self._first = first
-        self._time = time
-        self._paths = [path for path in config.disk_paths or ["/"] if os.path.exists(path)]
-        rank = _environ(pid).get("LOCAL_RANK", "")
-        self._rank = int(rank) if re.fullmatch("[0-9]{1,4}", rank) else None
-        self._numbers: dict[tuple[str, str], dict[Series, int]] = {}
-
-    def row(self, view: View) -> dict[str, float]:
-        """Return one row: Unix seconds, seconds since the first sample, and the keys."""
-        points = Points(view, self._first, self._paths, self._rank, self._numbers)
-        return {"_timestamp": view.time, "_runtime": view.time - self._time, **keys(points)}
-
-
-def keys(points: Points) -> dict[str, float]:
-    """Return the values of all keys, rounded to four digits."""
-    pairs = (pair for table in KEYS.values() for key in table for pair in key.values(points))
-    return {name: value if isinstance(value, int) else round(value, 4) for name, value in pairs}
 
 
 def needs(config: Config) -> Config:

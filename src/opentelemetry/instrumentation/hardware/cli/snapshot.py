@@ -141,7 +141,7 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
     with closing(_session(arguments, config, pid)) as session:
         session.start()
         viewer = Viewer(session, None if arguments.pid is None else pid)
-        rows = wandb.Rows(viewer.first, time.time(), config, pid)
+        points = wandb.Points(viewer.first, time.time(), config, pid)
         with Screen(sys.stdout, arguments.watch) as screen:
             for number in _snapshots(arguments):
                 view = viewer.collect()
@@ -151,7 +151,7 @@ def _print_views(arguments: argparse.Namespace, config: Config, pid: int) -> Non
                 if arguments.format == "json":
                     text = as_json(view)
                 else:
-                    text = as_csv(view, not number) if arguments.format == "csv" else json.dumps(rows.row(view))
+                    text = as_csv(view, not number) if arguments.format == "csv" else json.dumps(points.row(view))
                 print(text, flush=True)
                 if number == 0 and arguments.format != "json":  # the others have no place for failures
                     absent = [each.problem for each in session.runners if each.name in session.accelerators]
