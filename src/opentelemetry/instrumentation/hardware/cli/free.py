@@ -7,7 +7,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -113,15 +114,16 @@ class _Gpu(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    count, processes = _integer(1, "a positive number of GPUs"), _integer(0, "a number of processes")
     parser.usage = "otel-hardware free [N] [flags]"
-    parser.add_argument("count", metavar="N", nargs="?", type=count, default=1, help="number of GPUs; default: 1")
+    parser.add_argument(
+        "count", metavar="N", nargs="?", type=settings.count, default=1, help="number of GPUs; default: 1"
+    )
     text = "memory that may be in use, such as 500MiB or 5%%; default: 5%% and at most 1GiB"
     parser.add_argument("--max-memory", metavar="SIZE", type=_memory, default=_DEFAULT, help=text)
     text = "maximum utilization in percent; default: 5"
     parser.add_argument("--max-utilization", metavar="PERCENT", type=_percent, default="5", help=text)
     text = "maximum number of compute processes; default: 0"
-    parser.add_argument("--max-processes", metavar="N", type=processes, default=0, help=text)
+    parser.add_argument("--max-processes", metavar="N", type=partial(settings.count, least=0), default=0, help=text)
     parser.add_argument("--vendor", choices=[*_VENDORS], help="default: nvidia if its driver is present, else amd")
     settings.add_simulate(parser)
 
@@ -153,15 +155,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 # -- the arguments
-
-
-def _integer(least: int, what: str) -> Callable[[str], int]:
-    def value(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,6}", text) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
-        return int(text)
-
-    return value
 
 
 def _memory(text: str) -> Limit:

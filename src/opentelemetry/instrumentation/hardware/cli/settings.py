@@ -127,9 +127,10 @@ def duration(text: str) -> float:
     return 0.0 if text in ("0", "0s") else seconds(text)
 
 
-def count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive integer")
+def count(text: str, least: int = 1) -> int:
+    if not text.isdecimal() or int(text) < least:
+        form = "a positive integer" if least else "an integer, 0 or more"
+        raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
     return int(text)
 
 

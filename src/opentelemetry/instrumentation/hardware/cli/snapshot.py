@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -25,7 +24,7 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
-from opentelemetry.instrumentation.hardware.system.identity import host_name
+from opentelemetry.instrumentation.hardware.system.identity import host_name, timestamp
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData
@@ -191,11 +190,6 @@ def _print_otlp_requests(arguments: argparse.Namespace, config: Config, pid: int
 
 
 _HEADER = ("time", "host", "name", "kind", "unit", "attributes", "value")
-
-
-def timestamp(seconds: float) -> str:
-    """Format a time in UTC as in RFC 3339."""
-    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def as_json(view: View) -> str:

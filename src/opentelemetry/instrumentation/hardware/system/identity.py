@@ -99,9 +99,13 @@ def process(pid: int, files: Files | None) -> dict[str, str | int]:
             booted = entry(files.read("/proc/stat"), b"\nbtime ")
             seconds = None if booted is None else booted + int(stat(files.read(path))[19]) / TICKS
     if seconds is not None:
-        time = datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds")
-        found["process.creation.time"] = time.replace("+00:00", "Z")
+        found["process.creation.time"] = timestamp(seconds)
     return found
+
+
+def timestamp(seconds: float) -> str:
+    """Format a time in UTC as in RFC 3339."""
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _text(files: Files | None, path: str) -> str:
