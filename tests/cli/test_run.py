@@ -595,6 +595,30 @@ def test_instrumented_program_that_is_not_reported_reports_the_host(sink: Sink) 
     assert (agent.returncode, err.count("the program continues without being reported")) == (0, 1)
 
 
+def test_script_without_its_interpreter_is_not_called_missing(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\r\n")  # as Windows ends lines
+    script.chmod(0o755)
+    answer = run(around(str(script)), QUIET)
+    text = f"otel-hardware: {script} cannot be started: the interpreter in its first line does not exist\n"
+    assert (answer.returncode, answer.stderr) == (126, text)
+
+
+@pytest.mark.parametrize("flags", [["--include-metrics", "system.cpu.tim"], ["--sources", "gpu"]])
+def test_program_is_not_started_with_a_wrong_setting(tmp_path: Path, flags: list[str]) -> None:
+    answer = run([*AGENT, *flags, "--", "touch", str(tmp_path / "made")], QUIET)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"otel-hardware: {flags[0]}: ")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_duration_of_zero_is_a_duration() -> None:
+    answer = run([*CONSOLE, "--duration", "0"], QUIET)
+    assert answer.returncode == 0, answer.stderr
+    answer = run([*AGENT, "--attach", "1", "--duration", "0"], QUIET)
+    assert (answer.returncode, answer.stderr) == (2, "otel-hardware: --attach cannot be used with --duration\n")
+
+
 def test_signals_reach_the_program(sink: Sink) -> None:
     numbers = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2]
     code = f"""

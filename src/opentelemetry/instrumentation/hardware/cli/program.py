@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
@@ -21,6 +22,9 @@ def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Po
     try:
         return subprocess.Popen(program, env=environ)
     except FileNotFoundError:
+        if shutil.which(program[0]):
+            reason = "the interpreter in its first line does not exist"
+            raise Mistake(f"{program[0]} cannot be started: {reason}", 126) from None
         hint = f", or: otel-hardware run -- python {program[0]}" if program[0].endswith(".py") else ""
         raise Mistake(f"{program[0]}: command not found; check the name and PATH{hint}", 127) from None
     except OSError as error:

@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         others = {"a program": command, "--attach": arguments.attach is not None, "--console": arguments.console}
     elif arguments.attach is not None:
         export, flags = _run_attached, "--attach"
-        others = {"a program": command, "--duration": arguments.duration, "--console": arguments.console}
+        others = {"a program": command, "--duration": arguments.duration is not None, "--console": arguments.console}
     else:
         export, flags = _run_alone, "--duration"
         others = {"a program": command and arguments.duration is not None}

@@ -83,7 +83,7 @@ def watch(
     """
     viewer = Viewer(session)
     due = time.monotonic()
-    end = due + (duration or math.inf)
+    end = due + (math.inf if duration is None else duration)
     with Screen(sys.stdout, live=True) as screen, held() if screen.in_place else nullcontext():
         interval = interval or (INTERVAL if screen.in_place else export_interval())
         wait = min(interval, 1.0)  # the first table comes soon
