@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
-from tests.support.children import PATIENCE, environment, started
+from tests.support.children import PATIENCE, environment, run, started
 
 SIMULATED = ("--simulate", "2xH100:storage", "--simulate-speed", "30")
 
@@ -47,6 +48,20 @@ def answers(*lines: object) -> list[Any]:
         out, err = server.communicate(text, timeout=PATIENCE)
     assert (server.returncode, err) == (0, "")
     return [json.loads(each) for each in out.splitlines()]
+
+
+def test_line_that_is_no_utf_8_gets_an_error() -> None:
+    line = [sys.executable, "-m", "opentelemetry.instrumentation.hardware", "mcp"]
+    ping = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
+    env = environment({"PYTHONIOENCODING": "utf-8:strict"})  # as with the locale of a user
+    ended = subprocess.run(line, input=b"\xff\n" + ping, env=env, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert [each.get("id") for each in map(json.loads, ended.stdout.splitlines())] == [None, 1]
+
+
+def test_closed_stdin_is_the_end() -> None:
+    ended = run(["sh", "-c", "otel-hardware mcp <&-"])
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
 def test_client_finds_three_tools_that_only_read() -> None:

@@ -85,6 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Answer requests until stdin is closed."""
     replies = sys.stdout
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     with redirect_stdout(sys.stderr):  # what a library prints must not get among the replies
         for line in sys.stdin:
             reply = _reply(line, arguments) if line.strip() else None

@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def is_terminal() -> bool:
     """Whether the view can be shown."""
-    has_keyboard = sys.stdin is not None and sys.stdin.isatty()  # it is None if it was closed at start
-    return has_keyboard and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def _missing() -> str:
