@@ -55,6 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.preset:
+        if arguments.glob is not None or arguments.default or arguments.format == "json":
+            raise Mistake("--preset counts all series, in a table; it cannot be used with NAME, --default or --format")
         return _print_series(arguments.preset)
     rows = [row for row in CATALOG if not arguments.default or "standard" in presets_of(row)]
     if arguments.glob is not None:

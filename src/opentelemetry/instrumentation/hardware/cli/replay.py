@@ -14,7 +14,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import discover, unknown_source
 
 
-def add_argument(parser: argparse.ArgumentParser) -> None:
+def add_argument(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--replay", metavar="FILE", help="show a file of 'otel-hardware record' in place of this machine"
     )

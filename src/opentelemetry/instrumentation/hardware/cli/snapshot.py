@@ -74,8 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--every", type=seconds, metavar="SECONDS", help="repeat at this interval, until Ctrl-C")
     parser.add_argument("--watch", action="store_true", help="redraw the table in place")
     parser.add_argument("--count", type=settings.count, metavar="N", help="stop after N snapshots")
-    parser.add_argument("--pid", metavar="PID", help="add the metrics of this process and its descendants")
-    replay.add_argument(parser)
+    shown = parser.add_mutually_exclusive_group()
+    shown.add_argument("--pid", metavar="PID", help="add the metrics of this process and its descendants")
+    replay.add_argument(shown)
     settings.add(parser)
 
 

@@ -48,14 +48,14 @@ _BOTTLENECK, _UNKNOWN = 3, 4  # exit statuses
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "otel-hardware why [flags]"
-    parser.add_argument(
-        "--pid", metavar="PID", help="the program; default: the process that uses the GPUs, if it is one"
-    )
+    shown = parser.add_mutually_exclusive_group()
+    text = "the program; default: the process that uses the GPUs, if it is one"
+    shown.add_argument("--pid", metavar="PID", help=text)
+    replay.add_argument(shown)
     text = f"how long to watch, at least {LEAST:g}; default: {WINDOW:g}"
     parser.add_argument("--for", dest="seconds", metavar="SECONDS", type=seconds, default=WINDOW, help=text)
     parser.add_argument("--format", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--list", action="store_true", help="print the rules with the sources of their thresholds")
-    replay.add_argument(parser)
     settings.add(parser)
 
 
