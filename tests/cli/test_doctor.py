@@ -204,6 +204,13 @@ def test_ignored_settings_are_listed_with_the_others() -> None:
     assert answer.out.count("OTEL_PYTHON_HARDWARE_SAMPEL ") == 1
 
 
+def test_setting_with_the_word_of_its_default_has_its_default() -> None:
+    env = {"OTEL_PYTHON_HARDWARE_INTERFACES": "auto", "OTEL_METRICS_EXPORTER": "console"}
+    _, findings = examined(env, *QUICK)
+    (found,) = [finding for finding in findings if finding.subject == "interfaces"]
+    assert (found.state, found.text) == ("default", "auto")
+
+
 @pytest.mark.parametrize(("flags", "given"), [((), "OTEL_PYTHON_HARDWARE_NVML"), (("--nvml", "/no/flag"), "--nvml")])
 def test_path_that_does_not_exist_is_a_problem(flags: tuple[str, ...], given: str) -> None:
     env = {"OTEL_PYTHON_HARDWARE_NVML": "/no/variable", "OTEL_PYTHON_HARDWARE_DISK_PATHS": "/,/tmp"}

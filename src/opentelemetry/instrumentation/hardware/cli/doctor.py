@@ -264,7 +264,7 @@ def _settings(arguments: argparse.Namespace, config: Config, messages: Sequence[
         value, facts = getattr(config, setting.name), setting.metadata
         shown = ",".join(value) if isinstance(value, (list, dict)) else f"{value}"  # of endpoints the names only
         given = "--" + name.replace("_", "-") if getattr(arguments, name) is not None else variable
-        if name in config.invalid or (given == variable and not os.environ.get(variable, "").strip()):
+        if value is None or name in config.invalid or (given == variable and not os.environ.get(variable, "").strip()):
             yield Finding("settings", "default", name, shown if name == "counter_origin" else facts["default"])
         elif isinstance(value, str) and os.path.isabs(value) and not os.path.exists(value):
             reason = f"{value} does not exist, or this user cannot see it"
