@@ -230,21 +230,17 @@ def load(name: str) -> Any:
     return next(iter(entry_points(group=_GROUP, name=name))).load()
 
 
-def problem(name: str) -> Failure | None:
+def _problem(name: str) -> Failure | None:
     """Return what is wrong with an exporter; None if it can be used."""
-    if not entry_points(group=_GROUP, name=name):
-        return _missing(name)
-    try:
-        load(name)
-    except Exception as error:
-        if is_limit(error):
-            raise
-        text = f"the exporter {name} is installed, but cannot be loaded: {type(error).__name__}: {error}"
-        return Failure(text, f"pip install --force-reinstall {_PACKAGES.get(name, 'its package')}")
-    return None
-
-
-def _missing(name: str) -> Failure:
+    if entry_points(group=_GROUP, name=name):
+        try:
+            load(name)
+        except Exception as error:
+            if is_limit(error):
+                raise
+            text = f"the exporter {name} is installed, but cannot be loaded: {type(error).__name__}: {error}"
+            return Failure(text, f"pip install --force-reinstall {_PACKAGES.get(name, 'its package')}")
+        return None
     if name not in _PACKAGES:
         fix = did_you_mean(name, ["otlp", *_PACKAGES], "set OTEL_METRICS_EXPORTER=otlp")
         return Failure(f"no installed package provides the metrics exporter {name}", fix)
@@ -258,7 +254,7 @@ def _missing(name: str) -> Failure:
 def problems(words: Sequence[str], where: Destination | None) -> dict[str, Failure]:
     """Return what is wrong with the exporters, by the names of their entry points."""
     names = dict.fromkeys(name for word in words if (name := entry_point(word, where)))
-    return {name: found for name in names if (found := problem(name)) is not None}
+    return {name: found for name in names if (found := _problem(name)) is not None}
 
 
 def configure(pid: int, is_simulated: bool = False) -> None:

@@ -102,7 +102,14 @@ def reporting(
             if selection_words(config.devices, os.environ) == ["visible"]:
                 also = ", and devices that no other process of the job reports"
         say(f"{reason}; this command reports process.*{also}")
-    demand = _shared_demand() if arguments.ledgers else None
+    demand: Demand | None = None
+    if arguments.ledgers:  # the application has made the memory that is this program's standard input
+        from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand
+
+        try:
+            demand = AgentDemand(sys.stdin.fileno())
+        except (OSError, ValueError) as error:
+            say(f"the spans of the program are not measured: standard input has no ledgers: {error}")
     lock, of_all = reporter if target.text else None, pid == os.getpid()
     session = pipeline.Session(config, pid, export_interval(), all_processes=of_all, reporter=lock, demand=demand)
     with closing(session):
@@ -113,17 +120,6 @@ def reporting(
         else:
             session.start()
             yield session, ()
-
-
-def _shared_demand() -> Demand | None:
-    """Return whether the application records spans. It has made the memory that is this program's standard input."""
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand
-
-    try:
-        return AgentDemand(sys.stdin.fileno())
-    except (OSError, ValueError) as error:
-        say(f"the spans of the program are not measured: standard input has no ledgers: {error}")
-        return None
 
 
 @contextmanager

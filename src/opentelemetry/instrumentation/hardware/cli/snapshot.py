@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware.pipeline.view import View, Viewer
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 from opentelemetry.instrumentation.hardware.system.identity import host_name, timestamp
+from opentelemetry.instrumentation.hardware.system.job import start_time
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import MetricsData
@@ -118,17 +119,8 @@ def _snapshots(arguments: argparse.Namespace) -> Iterator[int]:
             time.sleep(max(0.0, due - time.monotonic()))
             yield number
             number += 1
-            if arguments.pid is not None and _has_ended(int(arguments.pid)):
+            if arguments.pid is not None and start_time(int(arguments.pid)) is None:
                 raise Mistake(f"process {arguments.pid} has ended; these are its last values", 1)
-
-
-def _has_ended(pid: int) -> bool:
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 def _session(arguments: argparse.Namespace, config: Config, pid: int) -> Session:
