@@ -74,15 +74,19 @@ class PsutilMachine:
         self._attributes: list[str] | None = None
 
     def cpu_times(self) -> Mapping[str, float]:
+        """Seconds by ``cpu.mode``, all logical CPUs together."""
         return _cpu_times(self._psutil("cpu_times"))
 
     def cpu_times_by_cpu(self) -> Mapping[int, Mapping[str, float]]:
+        """The same for each logical CPU."""
         return {number: _cpu_times(times) for number, times in enumerate(self._psutil("cpu_times", True))}
 
     def cpu_counts(self) -> tuple[int | None, int | None]:
+        """The number of logical CPUs and of physical cores."""
         return self._psutil("cpu_count", True), self._psutil("cpu_count", False)
 
     def cpu_frequencies(self) -> Mapping[int, float]:
+        """The frequency of each logical CPU in Hz."""
         try:
             cpus = self._psutil("cpu_freq", True) or []
         except Unavailable:
@@ -90,19 +94,23 @@ class PsutilMachine:
         return {number: each["current"] * 1e6 for number, each in enumerate(cpus) if each["current"]}
 
     def load_averages(self) -> tuple[float, float, float] | None:
+        """Load over 1, 5 and 15 minutes."""
         if os.name == "nt":
             return None  # psutil emulates it on Windows with a thread
         one, five, fifteen = self._psutil("getloadavg")
         return one, five, fifteen
 
     def memory(self) -> tuple[Memory, Swap]:
+        """Memory and swap space, from one reading."""
         memory, swap = self._psutil("virtual_memory"), self._psutil("swap_memory")
         return Memory(memory["total"], memory["available"]), Swap(swap["total"], swap["free"])
 
     def total_memory(self) -> int | None:
+        """Memory in bytes. On Linux this does not read ``/proc/meminfo``, which can hang."""
         return int(self._psutil("virtual_memory")["total"])
 
     def vmstat(self) -> Mapping[str, int]:
+        """Virtual memory counters since boot, by the names in ``/proc/vmstat``; pgminfault counts those not major."""
         if os.name == "nt":
             return {}  # psutil returns 0 there
         swap = self._psutil("swap_memory")
@@ -110,6 +118,7 @@ class PsutilMachine:
         return {"pswpin": swap["sin"] // page, "pswpout": swap["sout"] // page}
 
     def disks(self, every: bool = False) -> Mapping[str, Disk]:
+        """The disks that are hardware, without partitions; or every one that the system counts."""
         counters = self._psutil("disk_io_counters", True) or {}
         return {
             name: Disk(
@@ -124,6 +133,7 @@ class PsutilMachine:
         }
 
     def interfaces(self, names: Sequence[str] | None = None, every: bool = False) -> Mapping[str, Interface]:
+        """The named interfaces; by default the hardware ones, or every one."""
         has_dropped_out = os.name == "nt" or sys.platform == "linux"  # psutil returns 0 on macOS and BSD
         return {
             name: Interface(
@@ -141,15 +151,19 @@ class PsutilMachine:
         }
 
     def connections(self) -> Mapping[tuple[str, str], int]:
+        """The number of sockets by transport and state."""
         return {}
 
     def process_states(self) -> Mapping[str, int]:
+        """The number of processes by state."""
         return {}
 
     def pressure(self) -> Mapping[tuple[str, str], float]:
+        """Seconds that tasks were stalled, by resource and kind (some, full)."""
         return {}
 
     def uptime(self) -> float:
+        """Seconds since boot."""
         return self._now() - float(self._psutil("boot_time"))
 
     def _now(self) -> float:
@@ -157,6 +171,7 @@ class PsutilMachine:
         return float(self._clock("time"))
 
     def mounts(self) -> Sequence[Mount]:
+        """Mounts of real file systems, without those of containers and images."""
         mounts: dict[str, Mount] = {}
         for each in self._psutil("disk_partitions", False):
             mount = Mount(each["mountpoint"], each["device"], each["fstype"])
@@ -165,6 +180,7 @@ class PsutilMachine:
         return sorted(mounts.values())
 
     def mount(self, path: str) -> Mount:
+        """The mount that contains a path. Raises FileNotFoundError if there is none."""
         best = None
         for each in self._psutil("disk_partitions", True):
             point = each["mountpoint"]
@@ -176,10 +192,12 @@ class PsutilMachine:
         return best
 
     def space(self, path: str) -> FilesystemSpace:
+        """The space of a file system. Blocks while a network file system does not respond."""
         usage = self._psutil("disk_usage", path)
         return FilesystemSpace(usage["total"], usage["total"] - usage["used"], usage["free"])
 
     def process(self, pid: int) -> Process:
+        """One process. Raises OSError if it has ended, as do the next ones."""
         if self._attributes is None:
             supported = []
             for name in _ATTRIBUTES:
@@ -209,6 +227,7 @@ class PsutilMachine:
         )
 
     def resident(self, pid: int) -> int | None:
+        """The resident memory of a process in bytes; ``None`` for a zombie."""
         return self.process(pid).resident
 
     def _attributes_of(self, pid: int, names: Sequence[str]) -> Any:
@@ -228,10 +247,15 @@ class PsutilMachine:
         return attributes
 
     def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
+        """The PIDs of all descendants of a process, at most so many seconds old."""
         del max_age
         return [int(child) for child in self._psutil("Process.children", pid, True)]
 
     def tree(self, pid: int, max_age: float = 0.0) -> Sequence[TreeProcess]:
+        """A process and its descendants, each behind its parent. Descendants that cannot be read are left out.
+
+        The descendants are those that another source may have listed so many seconds ago; their values are current.
+        """
         del max_age
         me = self.process(pid)
         tree = [TreeProcess(pid, 0, 0.0, me.uptime, me.user + me.system, 0.0, me.resident or 0, me.threads or 0)]
@@ -252,6 +276,7 @@ class PsutilMachine:
         return tree
 
     def limits(self, pid: int) -> ProcessLimits:
+        """CPUs and memory that a process may use."""
         try:
             cpus = len(self._psutil("Process.cpu_affinity", pid))
         except Unavailable:
@@ -259,6 +284,11 @@ class PsutilMachine:
         return ProcessLimits(cpus, None)
 
     def cgroup(self, pid: int, refresh: bool = True) -> CgroupUsage:
+        """Usage and limits of the cgroup of a process, which is found again or the last one.
+
+        Raises:
+            Unavailable: The process runs neither in a container nor under a limit.
+        """
         raise Unavailable("cgroups exist on Linux only")
 
 
