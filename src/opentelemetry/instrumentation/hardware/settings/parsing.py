@@ -164,11 +164,6 @@ def absolute_path(word: str) -> str | None:
     return word if os.path.isabs(word) else None
 
 
-def one_of(*options: str) -> Word:
-    """Return a check that a word is one of the options."""
-    return lambda word: word if word in options else None
-
-
 def address(word: str) -> str | None:
     """Return the word if it is an address of a service, else None. A port alone stands for that port of localhost."""
     word = f"localhost:{word}" if word.isdigit() else word
@@ -187,20 +182,16 @@ def span_rule(word: str) -> str | None:
     return word if separator and pattern and field in SPAN_FIELDS else None
 
 
-def simulation() -> Parser:
-    """Return a parser of what to simulate; see :class:`.simulator.machine.Spec`."""
+def simulation(value: object) -> object:
+    """Return what to simulate, a :class:`.simulator.machine.Spec`."""
+    from opentelemetry.instrumentation.hardware.simulator.machine import Spec  # rarely needed
 
-    def parse(value: object) -> object:
-        from opentelemetry.instrumentation.hardware.simulator.machine import Spec  # rarely needed
-
-        if isinstance(value, Spec):
-            return value
-        text = _text(value)
-        try:
-            return Spec.parse(text)
-        except ValueError as error:
-            if str(error):
-                raise InvalidValueError(str(error)) from None
-            raise
-
-    return Parser("a number of GPUs and a card, such as 8xH100, 4xA100:inference or T4:hot@7", parse)
+    if isinstance(value, Spec):
+        return value
+    text = _text(value)
+    try:
+        return Spec.parse(text)
+    except ValueError as error:
+        if str(error):
+            raise InvalidValueError(str(error)) from None
+        raise

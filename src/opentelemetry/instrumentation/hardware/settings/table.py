@@ -14,7 +14,6 @@ from opentelemetry.instrumentation.hardware.settings.parsing import (
     address,
     choice,
     number,
-    one_of,
     path,
     place,
     setting,
@@ -75,7 +74,7 @@ class Settings:
         "Takes precedence over INCLUDE_METRICS, DETAIL and PRESET.",
     )
     detail: list[str] | None = setting(
-        words(", ".join(DETAILS), one_of(*DETAILS)),
+        words(", ".join(DETAILS), lambda word: word if word in DETAILS else None),
         "none",
         f"Groups of additional metrics. {'; '.join(f'{word}: {meaning}' for word, meaning in DETAILS.items())}.",
     )
@@ -139,7 +138,7 @@ class Settings:
         "have equal parts. tokens: in proportion to their gen_ai.usage tokens per second.",
     )
     simulate: Any = setting(
-        simulation(),
+        Parser("a number of GPUs and a card, such as 8xH100, 4xA100:inference or T4:hot@7", simulation),
         "none",
         "GPUs to simulate in place of those of this machine, as in 8xH100:inference@7: a number of GPUs, a card (T4, "
         "A100, H100, H200, B200, RTX4090, MI300X, MI210), a scenario, and the seed of the noise. The scenarios are "
