@@ -97,18 +97,8 @@ def diskstats(text: bytes, is_wanted: Callable[[str], bool]) -> Iterator[tuple[s
             if len(counts) < 10:
                 continue
             reads, _, sectors_read, read_ms, writes, _, sectors_written, write_ms, _, busy_ms = counts
-            yield (
-                name,
-                Disk(
-                    sectors_read * _SECTOR,
-                    sectors_written * _SECTOR,
-                    reads,
-                    writes,
-                    read_ms / 1e3,
-                    write_ms / 1e3,
-                    busy_ms / 1e3,
-                ),
-            )
+            seconds = read_ms / 1e3, write_ms / 1e3, busy_ms / 1e3
+            yield name, Disk(sectors_read * _SECTOR, sectors_written * _SECTOR, reads, writes, *seconds)
 
 
 def net_dev(text: bytes, names: Sequence[str] | None) -> Iterator[tuple[str, Interface]]:

@@ -180,18 +180,16 @@ def _devices(readout: Readout, rows: list[Process]) -> Iterator[Line]:
 def _tree(readout: Readout, process: Process, width: int) -> Iterator[Line]:
     """Yield its ancestors, itself and its descendants."""
     by_pid = {each.pid: each for each in readout.processes if each.is_known}
-    shown = {process.pid}
-    ancestor = by_pid.get(process.parent or 0)
-    while ancestor is not None and ancestor.pid not in shown:
-        shown.add(ancestor.pid)
-        ancestor = by_pid.get(ancestor.parent or 0)
-    below = {process.pid}
-    for _ in range(len(by_pid)):
-        more = {each.pid for each in by_pid.values() if each.parent in below} - below
-        if not more:
-            break
-        below |= more
-    family = [each for pid, each in sorted(by_pid.items()) if pid in shown | below]
+
+    def lineage(pid: int) -> list[int]:
+        found: list[int] = []
+        while pid in by_pid and pid not in found:
+            found.append(pid)
+            pid = by_pid[pid].parent or 0
+        return found
+
+    above = lineage(process.pid)
+    family = [each for pid, each in sorted(by_pid.items()) if pid in above or process.pid in lineage(pid)]
     for each, prefix in as_tree(family):
         style = STRONG if each.pid == process.pid else DIM
         numbers: list[Line] = [[(f"{each.pid:>{LABEL - 1}}", style)], [(f"{percent(each.cpu):>6}", DIM)]]
