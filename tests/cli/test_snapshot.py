@@ -51,6 +51,14 @@ def test_snapshot_table_fits_the_terminal_and_shows_every_metric(columns: int) -
     assert shown == {point["name"] for point in numbers["metrics"]} >= EXPECTED
 
 
+@pytest.mark.parametrize("columns", [15, 20, 30, 40])
+def test_rows_of_the_table_fit_a_narrow_terminal(columns: int) -> None:
+    with simulated():
+        answer = otel_hardware("snapshot", *SOURCES, env={"COLUMNS": str(columns)})
+    rows = answer.out.partition("\nmissing\n")[0].splitlines()
+    assert max(map(len, rows)) <= columns
+
+
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [

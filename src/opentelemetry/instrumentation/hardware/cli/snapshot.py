@@ -45,7 +45,8 @@ examples:
   otel-hardware snapshot --format otlp-json | curl -d @- \\
       -H 'Content-Type: application/json' http://localhost:4318/v1/metrics
 
-exit status: 0; 2 for wrong arguments; 130 if interrupted before anything was printed.
+exit status: 0; 1 if the process of --pid has ended; 2 for wrong arguments; 130 if interrupted
+before anything was printed.
 """
 
 DETAILS = """\

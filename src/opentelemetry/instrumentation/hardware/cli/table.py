@@ -45,7 +45,7 @@ _HIDDEN = frozenset({c.FILESYSTEM_TYPE, c.HW_TYPE, c.HW_PARENT, c.SERVER_ADDRESS
 # The attributes of ``hw.gpu.info`` and ``hw.npu.info`` that are shown, with words before their values.
 _FACTS = ((c.HW_MODEL, ""), (c.GPU_TYPE, ""), (c.HW_DRIVER_VERSION, "driver "), (c.PCI_BDF, "PCI "))
 
-_LEAST = 8  # the least width of a column
+_LEAST = 8  # the least width of a column, if the terminal has 40
 
 _VALUE = 32  # a longer value, a list of facts, does not determine the width of its column
 
@@ -124,14 +124,15 @@ def _aligned(rows: list[_Row], width: int) -> Iterator[str]:
     names = [len(row.metric) for row in rows if len(row.metric) <= width // 2]
     left = max(names) + len(GAP)
     longest = max(len(row.value) for row in rows if len(row.value) <= _VALUE)
-    middle = min(max(len(row.attributes) for row in rows), max(width - left - len(GAP) - longest, _LEAST))
+    least = max(1, min(_LEAST, width // 4 - len(GAP)))
+    middle = min(max(len(row.attributes) for row in rows), max(width - left - len(GAP) - longest, least))
     for row in rows:
         metric = row.metric
         if len(metric) > left - len(GAP):
             yield clip(metric, width)
             metric = ""
         start = f"{metric:{left}}{clip(row.attributes, middle):{middle}}{GAP}"
-        yield (start + clip(row.value, max(width - len(start), _LEAST))).rstrip()
+        yield (start + clip(row.value, max(width - len(start), least))).rstrip()
 
 
 # -- the summary
