@@ -36,7 +36,6 @@ class Screen:
         self._out = out
         self._is_terminal = out.isatty() and os.environ.get("TERM") != "dumb"
         self._last = ""
-        self._is_first = True
         self.in_place = live and self._is_terminal
 
     def __enter__(self) -> Screen:
@@ -53,7 +52,6 @@ class Screen:
         columns, rows = shutil.get_terminal_size((_WIDTH, 24))
         table = draw(view, columns, self._is_terminal and "NO_COLOR" not in os.environ)
         if self.in_place:
-            self._last = table
             lines = ([clip(note, columns)] if note else []) + table.rstrip("\n").split("\n")
             if len(lines) > rows:
                 hidden = len(lines) - rows + 1
@@ -61,8 +59,8 @@ class Screen:
                 lines = [*lines[: rows - 1], clip(more, columns)]
             self._write("\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines)[:-1] + "\x1b[J")
         else:
-            self._write(table if self._is_first else "\n" + table)
-        self._is_first = False
+            self._write(f"\n{table}" if self._last else table)
+        self._last = table
 
     def _write(self, text: str) -> None:
         self._out.write(text)

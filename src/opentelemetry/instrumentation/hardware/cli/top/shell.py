@@ -200,20 +200,18 @@ class Shell(App[None]):
         rows = arranged(
             width, height, {**needs, "page": 3} if zoomed == "page" else needs, self._board.graphs(width), zoomed
         )
-        order = [name for row in rows for name in row.panels]
-        heights = tuple(row.height for row in rows)
-        layout = (order, heights, [row.spans for row in rows], width)
-        if layout == self._arrangement:
+        if (rows, width) == self._arrangement:
             return
-        self._arrangement = layout
+        self._arrangement = (rows, width)
+        order = [name for row in rows for name in row.panels]
         for panel in grid.query(Panel):
             panel.display = panel.id in order
         grid.sort_children(key=lambda panel: order.index(panel.id) if panel.id in order else len(order))
         for row in rows:
             for name, span in zip(row.panels, row.spans):
                 self._panel(name).styles.column_span = span
-        grid.styles.grid_rows = tuple(heights)
-        grid.styles.height = sum(heights)
+        grid.styles.grid_rows = tuple(row.height for row in rows)
+        grid.styles.height = sum(row.height for row in rows)
         body.refresh(layout=True)
 
     def _problem(self) -> str:
