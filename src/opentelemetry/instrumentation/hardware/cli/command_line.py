@@ -129,7 +129,8 @@ class _Parser(argparse.ArgumentParser):
             hint = did_you_mean(flags[0], [each for action in self._actions for each in action.option_strings], "")
         elif choice:
             hint = did_you_mean(choice[1], re.findall(r"[\w-]+", choice[2]), "")
-        super().error(redacted("; ".join(filter(None, (text + unknown + (" ".join(flags) or arguments), hint)))))
+        shown = text + unknown + (" ".join(flags) or arguments)
+        super().error(redacted(f"{shown}; {hint}" if hint else shown))
 
 
 def _with_details(details: str, parser: argparse.ArgumentParser) -> str:

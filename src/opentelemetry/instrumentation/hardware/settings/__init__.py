@@ -191,6 +191,6 @@ def _warn_about_unknown_variables(settings: Sequence[str], environ: Mapping[str,
     for variable in sorted(environ):
         if variable in known or not variable.upper().startswith(PREFIX) or not environ[variable].strip():
             continue
-        names, otherwise = map(str.upper, settings), "'otel-hardware run --help-settings' lists all settings"
-        hint = did_you_mean(variable.upper().removeprefix(PREFIX), names, otherwise, PREFIX)
+        otherwise = "'otel-hardware run --help-settings' lists all settings"
+        hint = did_you_mean(variable.upper().removeprefix(PREFIX), map(str.upper, settings), otherwise, PREFIX)
         _LOG.warning("%s is not a setting and is ignored; %s", redacted(variable), hint)

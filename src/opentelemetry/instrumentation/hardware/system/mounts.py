@@ -9,17 +9,7 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
 # Folders with mounts that come and go with containers, pods, snaps and users.
-_TEMPORARY = (
-    "/proc",
-    "/sys",
-    "/dev",
-    "/run",
-    "/snap",
-    "/var/lib/docker",
-    "/var/lib/containers",
-    "/var/lib/containerd",
-    "/var/lib/kubelet",
-)
+_TEMPORARY = re.compile("/(proc|sys|dev|run|snap|var/lib/(docker|containers|containerd|kubelet))(/|$)")
 
 # Read-only images, which are always full.
 _IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
@@ -49,7 +39,7 @@ def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
             continue
         if mount.path != "/" and entry.root != "/" and mount.type != "btrfs":
             continue  # a bind mount of a folder
-        if any(mount.path == folder or mount.path.startswith(folder + "/") for folder in _TEMPORARY):
+        if _TEMPORARY.match(mount.path):
             continue
         key = mount.device if mount.type == "btrfs" else entry.filesystem  # subvolumes have numbers of their own
         if key not in mounts or len(mount.path) < len(mounts[key].path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,24 +28,7 @@ _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")  # prefixes of the names of virtual disks
 
 # Prefixes of the names of virtual interfaces.
-_VIRTUAL_INTERFACES = (
-    "lo",
-    "Loopback",
-    "veth",
-    "docker",
-    "br-",
-    "virbr",
-    "utun",
-    "awdl",
-    "llw",
-    "gif",
-    "stf",
-    "anpi",
-    "ifb",
-    "dummy",
-    "tun",
-    "tap",
-)
+_VIRTUAL_INTERFACES = re.compile("lo|Loopback|veth|docker|br-|virbr|utun|awdl|llw|gif|stf|anpi|ifb|dummy|tun|tap")
 
 _ATTRIBUTES = (
     "cpu_times",
@@ -147,7 +131,7 @@ class PsutilMachine:
                 each["errin"],
             )
             for name, each in self._psutil("net_io_counters", True).items()
-            if every or (name in names if names is not None else not name.startswith(_VIRTUAL_INTERFACES))
+            if every or (name in names if names is not None else not _VIRTUAL_INTERFACES.match(name))
         }
 
     def connections(self) -> Mapping[tuple[str, str], int]:
