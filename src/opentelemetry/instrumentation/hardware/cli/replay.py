@@ -71,8 +71,7 @@ class ReplayedSession(pipeline.Session):
     def read_due(self, seconds: float) -> None:
         self.read_now(seconds)
 
-    def read_first(self, seconds: float) -> None:
-        self.read_now(seconds)
+    read_first = read_due
 
     def close(self) -> None:
         super().close()
