@@ -13,7 +13,12 @@ from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.cli.settings import without_process
 from opentelemetry.instrumentation.hardware.settings import Config
 
-COMMANDS = ["metrics", "snapshot --sources process --window 0.05", "run --sources process --duration 0.05 --console"]
+COMMANDS = [
+    "metrics",
+    "snapshot --sources process --window 0.05",
+    "run --sources process --duration 0.05 --console",
+    "record host --interval 0.01",
+]
 NO_COLLECTOR = {"OTEL_METRICS_EXPORTER": "none"}
 
 

@@ -6,14 +6,18 @@ import json
 import os
 import signal
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from tests.sources.playing import playing
-from tests.support.children import run, started
+from tests.support.children import environment, run, started
 from tests.support.commands import otel_hardware
 from tests.support.waiting import wait_for
 
+from opentelemetry.instrumentation.hardware.cli import main
 from opentelemetry.instrumentation.hardware.drivers.capture import Replay
 
 COMMAND = ["otel-hardware", "record"]
@@ -129,6 +133,26 @@ def test_sigint_keeps_the_ticks_recorded_so_far(tmp_path: Path) -> None:
     assert (child.returncode, out) == (130, "")
     assert "Traceback" not in errors
     assert len(Replay(path.read_text().splitlines()).ticks) >= 3
+
+
+class Closing(StringIO):
+    """A pipe that is closed after two writes."""
+
+    writes = 0
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        if self.writes > 2:
+            raise BrokenPipeError
+        return super().write(text)
+
+
+def test_closed_pipe_ends_the_command_and_is_no_fault_of_the_source() -> None:
+    out, err = Closing(), StringIO()
+    with patch.dict(os.environ, environment(), clear=True), redirect_stdout(out), redirect_stderr(err):
+        assert main(["record", "host", "--interval", "0.01", "--ticks", "5"]) == 0
+    assert "Source" not in err.getvalue()
+    assert out.writes <= 4
 
 
 def test_record_command_writes_to_standard_output() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import time
@@ -82,7 +83,8 @@ def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
     config = settings.config(arguments)
     pid = os.getpid() if arguments.pid is None else settings.pid(arguments.pid)
     mask = Mask(arguments.hide)
-    drivers = capture.Record(Drivers(), output, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
+    lines = io.StringIO()  # not the output: the source would take a full disk or a closed pipe for an error of its own
+    drivers = capture.Record(Drivers(), lines, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
     config = config.changed(sources=[arguments.source])
     of_host = discover()[arguments.source]().of_all_processes
     runner = pipeline.Session(config, pid, drivers=lambda name: drivers, all_processes=of_host).runners[0]
@@ -92,14 +94,22 @@ def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
                 time.sleep(arguments.interval)
                 drivers.next()
             runner.read(everything=True)
-            output.flush()
+            _move(lines, output)
             if runner.state is not State.UP:
                 break
         return None if runner.state is State.UP else runner.problem
     finally:
         runner.close()
+        _move(lines, output)  # those of a reading that Ctrl-C has ended
         if mask.found:
             say(f"replaced: {', '.join(f'{name} {count}' for name, count in mask.found.items())}")
+
+
+def _move(lines: io.StringIO, output: TextIO) -> None:
+    output.write(lines.getvalue())
+    output.flush()
+    lines.seek(0)
+    lines.truncate()
 
 
 def _header(config: Config, pid: int) -> dict[str, object]:
