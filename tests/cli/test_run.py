@@ -137,6 +137,13 @@ def test_exported_resource_has_host_and_service_name() -> None:
         assert found["host.id"] == machine.read_text().strip()
 
 
+def test_console_exporter_ends_with_its_reader() -> None:
+    line = "otel-hardware run --sources process --interval 0.1 | head -1"
+    answer = run(["sh", "-c", line], {"OTEL_METRICS_EXPORTER": "console"})
+    assert (answer.returncode, answer.stdout) == (0, "{\n")
+    assert "Traceback" not in answer.stderr
+
+
 def _sdk() -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", __version__)[:2]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import MutableMapping, Sequence
@@ -108,7 +109,9 @@ def _run_alone(arguments: argparse.Namespace, config: Config, signals: Signals) 
             interval = None if top.is_terminal() else arguments.interval
             top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
         else:
-            signals.wait(arguments.duration)
+            printed = [sys.stdout.fileno()] if "console" in exporters.selected(os.environ) else []
+            pipes = [each for each in printed if stat.S_ISFIFO(os.fstat(each).st_mode)]
+            signals.wait(arguments.duration, *pipes)  # a pipe is ready when its reader has closed it
     return exit_status(exports)
 
 
