@@ -107,6 +107,8 @@ def nvidia_smi(data: bytes) -> None:
         gpu = SmiGpu(f"{index}-{uuid}", index, _HOST)
         gpu.update(element, document.driver, document.cuda)
         gpus += [gpu, *gpu.parts.values()]
+    for each in gpus:
+        validity.users(each.users)
     ids = {gpu.id: gpu for gpu in gpus}
     validity.points(_of_devices(ids.values()))
 
@@ -182,6 +184,8 @@ def _apple(parse: Callable[[bytes], apple.Output], data: bytes) -> None:
         return
     mean = apple.mean([output, output])
     for each in (output, mean):
+        if not each.values:
+            raise validity.InvalidError("an output without values is an error")
         parts = [Part(name, each.model) for name in each.values]
         for part in parts:
             part.values = each.values[part.id]

@@ -55,6 +55,15 @@ def attributes(found: Mapping[Any, Any]) -> None:
             number(value)
 
 
+def users(found: Mapping[int, int | None]) -> None:
+    """Check the processes of a device: their PIDs, and the bytes that each uses."""
+    for pid, used in found.items():
+        number(pid)
+        number(used or 0)
+        if pid <= 0 or (used or 0) < 0:
+            raise InvalidError(f"process {pid} uses {used} bytes")
+
+
 def points(found: Iterable[Point], most: float = 1) -> None:
     """Check what a driver's parser returned: each point can be exported as it is, once, and ratios are plausible."""
     seen = set()
@@ -65,7 +74,8 @@ def points(found: Iterable[Point], most: float = 1) -> None:
         attributes(series.attributes)
         for each in value if isinstance(value, (CounterRatio, Rate)) else (value,):
             number(each)
-            if each < 0 and (series.metric.kind is Kind.COUNTER or isinstance(value, (CounterRatio, Rate))):
+            may_be_negative = series.metric.kind is not Kind.COUNTER and series.metric.unit in ("Cel", "1")
+            if each < 0 and (not may_be_negative or isinstance(value, (CounterRatio, Rate))):
                 raise InvalidError(f"{series!r} is {value}")
         if isinstance(value, (int, float)) and series.metric.unit == "1" and not series.metric.endpoint:
             highest = 10 if "power" in series.metric.name else 2 if "fan" in series.metric.name else most

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from tests.sources.amd.test_device import ERRORS, WORDS, plain
+from tests.sources.amd.test_device import plain
 from tests.sources.machines import STRANGER
 from tests.sources.radeons import Equipped, by_amd_smi, mi300x
 from tests.sources.reading import all_of, opened, series_of
@@ -80,37 +78,3 @@ def test_fdinfo_memory_is_read_from_old_and_new_keys(lines: str, memory: int | N
     assert memory_of(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
         {} if memory is None else {"0000:63:00.0": memory}
     )
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from(
-            [
-                "drm-driver",
-                "drm-pdev",
-                "drm-client-id",
-                "drm-memory-vram",
-                "drm-resident-vram",
-                "drm-engine-gfx",
-                "drm-engine-dec",
-            ]
-        ),
-        st.one_of(
-            WORDS.filter(lambda word: isinstance(word, str)),
-            st.sampled_from(["amdgpu", "0000:63:00.0", "7", "12 KiB", "9 ns", "1 XiB"]),
-        ),
-    ),
-    ERRORS | st.none(),
-)
-@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_random_fdinfo_raises_nothing(fields: dict[str, str], error: OSError | None) -> None:
-    gpu = Gpu()
-    text = "".join(f"{name}:\t{value}\n" for name, value in fields.items())
-    files = amdsysfs.machine([gpu]) | {
-        f"/proc/{STRANGER}/fd/7": error or "/dev/dri/renderD128",
-        f"/proc/{STRANGER}/fdinfo/7": text.encode("utf-8", "surrogatepass"),
-        f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": fields.get("drm-pdev", "").encode("utf-8", "surrogatepass"),
-    }
-    for value in memory_of(Equipped(files)).values():
-        assert isinstance(value, int)
-        assert value >= 0

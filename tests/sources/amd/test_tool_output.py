@@ -1,20 +1,14 @@
-"""The output of amd-smi and rocm-smi: valid, broken, random and recorded."""
+"""The output of amd-smi and rocm-smi: valid, broken and recorded."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
-from tests.sources.radeons import by_amd_smi, rocm
 from tests.support.samples import samples
 
-from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Rate, Series
 from opentelemetry.instrumentation.hardware.sources.amd.fields import AMD_SMI, ROCM_SMI
 from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
@@ -24,8 +18,6 @@ from opentelemetry.instrumentation.hardware.sources.amd.tool_output import (
     parse_rocm_smi,
     rocm_smi_gpus,
 )
-
-RANDOM = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def plausible(gpu: GpuOutput) -> dict[Series, float]:
@@ -39,80 +31,26 @@ def plausible(gpu: GpuOutput) -> dict[Series, float]:
     return found
 
 
-ZERO_IS_PLAUSIBLE = (
-    c.HW_GPU_UTILIZATION, c.HW_GPU_FREQUENCY, c.HW_ERRORS, c.HW_FAN_SPEED, c.HW_FAN_SPEED_RATIO,
-    c.HW_GPU_MEMORY_OVERDRIVE_RATIO, c.HW_GPU_MEMORY_UTILIZATION,  # in whole percent
-)  # fmt: skip
-
-
-def check(gpus: Sequence[GpuOutput]) -> None:
-    """Assert that the values are finite, not negative, and 0 only where 0 is plausible."""
-    for gpu in gpus:
-        for series, value in plausible(gpu).items():
-            assert math.isfinite(value)
-            assert value > 0 or (value == 0 and series.metric in ZERO_IS_PLAUSIBLE), series
-            assert series.metric is not c.HW_GPU_UTILIZATION or value <= 1
-
-
-JUNK = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(),
-        st.floats(),
-        st.text(max_size=8),
-        st.sampled_from(["N/A", "0", "0.0", "-1", "nan", "1e999", "(0Mhz)", "4294967295", "999999999999999999999"]),
-    ),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=5,
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *(b"", b"ERROR: no GPU", b"[" * 200_000, b'{"a":' * 100_000, b"{" * 10 + b"\xff" * 100),
+        b'{"card0": ' + b"9" * 5000 + b"}",
+    ],
+    ids=lambda printed: repr(printed[:12]),
 )
-
-
-@given(st.sampled_from(["4.3", "5.7", "6.1"]), st.data())
-@RANDOM
-def test_random_rocm_smi_output_gives_plausible_values(version: str, data: st.DataObject) -> None:
-    document = rocm(version, 0)
-    for card in ("card0", "card1"):
-        for key in data.draw(st.lists(st.sampled_from(sorted(document[card])), max_size=8)):
-            document[card][key] = data.draw(JUNK)
-    text = json.dumps(document).encode()
-    cut = data.draw(st.integers(0, len(text)))
-    printed = data.draw(st.binary(max_size=20)) + (text if data.draw(st.booleans()) else text[:cut])
-    with suppress(ValueError):
-        check(rocm_smi_gpus(parse_rocm_smi(printed)))
-
-
-@given(st.sampled_from([6, 7]), st.data())
-@RANDOM
-def test_random_amd_smi_output_gives_plausible_values(version: int, data: st.DataObject) -> None:
-    printed = by_amd_smi(version)(0).tools["amd-smi"].outputs["metric"]
-    document = json.loads(printed[printed.index(b"[render]\n") + len(b"[render]\n") :])
-    entries = document if version == 6 else document["gpu_data"]
-    for entry in entries:
-        for section in data.draw(st.lists(st.sampled_from(sorted(entry)), max_size=4)):
-            inner = entry[section]
-            if isinstance(inner, dict) and inner and data.draw(st.booleans()):
-                inner[data.draw(st.sampled_from(sorted(inner)))] = data.draw(JUNK)
-            else:
-                entry[section] = data.draw(JUNK)
-    text = json.dumps(document).encode()
-    noise = data.draw(st.sampled_from([b"", b"Failed to open file: /sys \n", b"[ERROR] {half\n", b"[]{}"]))
-    with suppress(ValueError):
-        check(amd_smi_gpus(parse_amd_smi(noise + text), {}))
-
-
-@given(
-    st.one_of(st.binary(max_size=200), st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
-)
-@example(b"[" * 200_000)
-@example(b'{"a":' * 100_000)
-@example(b"{" * 10 + b"\xff" * 100)
-@example(b'{"card0": ' + b"9" * 5000 + b"}")
-@RANDOM
 def test_output_without_json_raises_value_error(printed: bytes) -> None:
     for parse in (parse_rocm_smi, parse_amd_smi):
         with pytest.raises(ValueError, match="printed no JSON document"):
             parse(printed)
+
+
+def test_entry_without_the_number_of_a_gpu_is_left_out() -> None:
+    numbers = (0, True, -1, 1 << 16, "1", 1.5, None, [2])
+    entries = [*({"gpu": number, "power": 1} for number in numbers), {"power": 1}, 3]
+    assert [*parse_amd_smi(json.dumps(entries).encode())] == [0]
+    cards = {"card0": {"x": "1"}, "card1": None, "card2": [1], "cardx": {"x": "1"}, "system": {"x": "1"}}
+    assert [*parse_rocm_smi(json.dumps(cards).encode())] == [0]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +151,6 @@ def test_recorded_rocm_smi_output_is_parsed(path: Path) -> None:
     for gpu, expected in zip(gpus, RECORDED[path.name]):
         for key, value in expected.items():
             assert plausible(gpu)[ROCM_SMI[key].series] == pytest.approx(value), (gpu.number, key)
-    check(gpus)
     if "broken" in path.name:
         assert ROCM_SMI["VRAM Total Used Memory (B)"].series not in plausible(gpus[1])
         assert ROCM_SMI["Average Graphics Package Power (W)"].series not in plausible(gpus[1])

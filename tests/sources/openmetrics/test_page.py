@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.sources.pages import ALL, OPENMETRICS, VLLM, dcgm
-from tests.support.stage import PATIENT
+from tests.sources.pages import ALL, OPENMETRICS, VLLM
 
 from opentelemetry.instrumentation.hardware.settings.endpoints import (
     filters,
@@ -247,55 +243,3 @@ def test_quoted_utf_8_metric_name_is_parsed() -> None:
     assert [(sample.name, dict(sample.labels), sample.help) for sample in parsed.samples] == [
         ("a.b c", {"l": "x"}, "Help.")
     ]
-
-
-# -- any page
-
-
-def mutated(text: str, cuts: list[tuple[int, int, str]]) -> str:
-    for place, length, instead in cuts:
-        at = place % (len(text) + 1)
-        text = text[:at] + instead + text[at + length :]
-    return text
-
-
-PIECES = [
-    "",
-    '"',
-    "\\",
-    "{",
-    "}",
-    "#",
-    "\n",
-    " ",
-    "NaN",
-    "# TYPE ",
-    "# EOF\n",
-    "counter",
-    "_total",
-    "é",
-    "\0",
-    "1e999",
-    ",",
-]
-
-
-@PATIENT
-@given(
-    st.sampled_from([(ALL, OPENMETRICS), (VLLM, TEXT), (dcgm(0), TEXT)]),
-    st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 30), st.sampled_from(PIECES)), max_size=8),
-    st.sampled_from([None, ["total"], {"": {"engine": "0"}}]),
-)
-def test_invalid_page_raises_value_error_only(
-    page_and_kind: tuple[str, str], cuts: list[tuple[int, int, str]], words: Any
-) -> None:
-    text, kind = page_and_kind
-    try:
-        parsed = parse(mutated(text, cuts), kind, words)
-    except ValueError:
-        return
-    for sample in parsed.samples:
-        assert math.isfinite(sample.value)
-        assert sample.name
-        assert all(sample.labels.values())
-        assert Filters("end", words).matches(sample.name, sample.labels)

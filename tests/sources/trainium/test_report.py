@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import count, open_source
 from tests.sources.npus import (
@@ -26,7 +21,6 @@ from tests.sources.npus import (
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Speaking
 from tests.support.samples import samples
-from tests.support.stage import PATIENT
 from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -136,55 +130,6 @@ def test_invalid_core_numbers_and_unprintable_tags_are_dropped() -> None:
 def test_line_that_is_no_report_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError, match="not a report"):
         parse(line)
-
-
-_LEAF = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.lists(st.integers(), max_size=2)
-)
-
-
-def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value in a document, as keys and indices."""
-    if place:
-        yield place
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for name, each in inner:
-        yield from _places(each, (*place, name))
-
-
-def _exchange(document: Any, place: tuple[Any, ...], value: object) -> None:
-    """Put another value at a path, if it still exists."""
-    for name in place[:-1]:
-        try:
-            document = document[name]
-        except (TypeError, LookupError):
-            return
-    with suppress(TypeError, LookupError):
-        document[place[-1]] = value
-
-
-_WHOLE = json.dumps(report([runtime(STRANGER, (0, 1), 1), runtime(8, (1, 2), 2)], 2, 1, TRN2))
-_EXCHANGES = st.lists(st.tuples(st.sampled_from([*_places(json.loads(_WHOLE))]), _LEAF), max_size=12)
-
-
-@PATIENT
-@given(_EXCHANGES)
-@example([])
-def test_random_reports_give_plausible_values(exchanges: list[tuple[tuple[Any, ...], Any]]) -> None:
-    document = json.loads(_WHOLE)
-    for place, leaf in exchanges:
-        _exchange(document, place, leaf)
-    text = json.dumps(document)
-    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(), Speaking([text.encode()]))
-    source = open_source(drivers)
-    for series, number in source.read_all():
-        assert isinstance(number, (int, float))
-        assert math.isfinite(number)
-        assert number >= 0
-        if series.metric.unit == "1":
-            assert number <= 1
-        if number == 0:
-            assert "0" in text
 
 
 @pytest.mark.parametrize("path", samples("neuron/neuron-monitor_trn1.2xlarge_neuroncc-2.3.stream.jsonl"))
