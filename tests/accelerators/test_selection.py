@@ -28,7 +28,6 @@ from tests.sources.radeons import DENIED, HOST, Equipped, alone, by_amd_smi, roc
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Tree
 from tests.support.stage import PATIENT, warnings
-from tests.support.wandb import row
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 from tests.tools.nvml import FakeNvml, h100, listed, mig, orin, refused
@@ -968,47 +967,6 @@ def test_doctor_in_a_job_finds_the_visible_devices(gpus: FakeNvml) -> None:
     answer = otel_hardware("doctor", "--sources", "nvidia", "--format", "json", env={**gpus.environment, **IN_A_JOB})
     (found, *_) = [each["text"] for each in json.loads(answer.out)["findings"] if each["subject"] == "nvidia"]
     assert "; NVIDIA H100 80GB HBM3" in found, "one of the three"
-
-
-@linux
-@pytest.mark.parametrize(
-    ("settings", "environ", "indices"),
-    [
-        ({}, {}, [0, 1, 2]),
-        ({"devices": "2,0"}, {}, [0, 2]),
-        ({"devices": "visible"}, {ROCR: "0"}, [1]),
-        ({}, {ROCR: "0", **SLURM}, [1]),
-        ({"devices": "process"}, {}, [2]),
-        ({"devices": "1", "amdgpu": "off", "amd_smi": "off"}, {}, [1]),
-    ],
-)
-def test_wandb_keys_of_amd_are_of_the_chosen_cards(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], environ: dict[str, str], indices: list[int]
-) -> None:
-    for name, value in environ.items():
-        monkeypatch.setenv(name, value)
-    drivers = by_rocm_smi() if "amdgpu" in settings else Equipped(cards())
-    drivers.tree.files |= used((CARDS[2], 0, 4096))
-    keys = row("amd", STRANGER, drivers, **settings)
-    assert sorted({int(key.split(".")[1]) for key in keys if key.startswith("gpu.")}) == indices
-
-
-@linux
-@pytest.mark.parametrize(
-    ("devices", "cores"), [("all", [0, 1, 4]), ("neuroncore1", [1]), ("1", [4]), ("process", [0, 1, 4])]
-)
-def test_wandb_keys_of_neuron_are_of_the_chosen_cores(devices: str, cores: list[int]) -> None:
-    keys = row("trainium", STRANGER, trn2(), devices=devices)
-    for name in ("neuroncore_utilization", "neuroncore_memory_usage.tensors"):
-        assert [core for core in range(8) if f"trn.{core}.{name}" in keys] == cores, name
-    assert "trn.host_total_memory_usage" in keys, "the memory of the program is not of cores"
-
-
-@linux
-@pytest.mark.parametrize(("devices", "numbers"), [("all", [0, 1]), ("0", [0]), ("2", [])])
-def test_wandb_keys_of_graphcore_are_of_the_chosen_ipus_of_the_program(devices: str, numbers: list[int]) -> None:
-    keys = row("graphcore", STRANGER, ipus(), devices=devices)
-    assert sorted({int(key.split(".")[1]) for key in keys}) == numbers
 
 
 # -- any text

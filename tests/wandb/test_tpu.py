@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.sources.tpus import Bus
-from tests.support.samples import samples
 from tests.support.wandb import keys, row, watched
 from tests.tools.tpu import FakeTpu, distribution, doubles, integers, queues, serving
 
@@ -123,35 +120,3 @@ def test_unreachable_runtime_gives_no_wandb_keys_and_a_reason() -> None:
     found, error = read(tpu_runtime="localhost:1")
     assert found == {}
     assert "localhost:1" in error
-
-
-@pytest.mark.parametrize("path", samples("tpu/libtpu-*_tpumonitoring_*.json"))
-def test_wandb_keys_equal_recorded_libtpu_output(path: Path) -> None:
-    recorded = json.loads(path.read_text())["metrics"]
-    devices = range(len(recorded["duty_cycle_pct"]["data"]))
-    bytes_of = [int(each) for each in recorded["hbm_capacity_total"]["data"]]
-    tpu = FakeTpu(
-        {
-            fields.DUTY_CYCLE: doubles({each: 12.5 * each for each in devices}),
-            fields.MEMORY_TOTAL: integers(dict(enumerate(bytes_of))),
-            fields.MEMORY_USED: integers(dict(enumerate(bytes_of))),
-            fields.MEMORY_BANDWIDTH: doubles({each: 12.5 * each for each in devices}),
-        }
-    )
-    with serving(tpu):
-        found, _ = read(tpu_runtime=tpu.address)
-    for key, name in (
-        ("dutyCycle", "duty_cycle_pct"),
-        ("hbmCapacityTotal", "hbm_capacity_total"),
-        ("hbmCapacityUsage", "hbm_capacity_usage"),
-        ("runtimeHbmUtilization", "runtime_hbm_utilization"),
-    ):
-        assert [found[f"tpu.{each}.{key}"] for each in devices] == [float(each) for each in recorded[name]["data"]], (
-            name
-        )
-
-
-@pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
-def test_wandb_key_of_a_recorded_profiler_page(path: Path) -> None:
-    with serving(FakeTpu(page=path.read_text())) as server:
-        assert read(tpu_profiler=server.address) == ({"tpu": 10.1}, "")

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import namespace
-from tests.support.wandb import watched
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu, table
 
@@ -93,16 +92,6 @@ def agree() -> Any:
             "tool": reading(tool),
             "intervals": [files.readings()[0].apart, tool.readings()[0].apart],
         }
-
-
-def keys() -> Any:
-    """W&B's keys from sysfs and from rocm-smi."""
-    amdsysfs.write(amdsysfs.machine([SECOND, FIRST]))
-    found = {}
-    for way, settings in (("files", {}), ("tool", TOOL)):
-        with watched("amd", os.getpid(), **settings) as watching:
-            found[way] = watching.row()
-    return found
 
 
 def unreadable() -> Any:
@@ -181,7 +170,7 @@ def absent() -> Any:
 
 
 SCENES: dict[str, Callable[[], Any]] = {
-    each.__name__: each for each in (agree, keys, unreadable, vanishing, asleep, aborting, chosen, absent)
+    each.__name__: each for each in (agree, unreadable, vanishing, asleep, aborting, chosen, absent)
 }
 
 if __name__ == "__main__":
