@@ -479,39 +479,6 @@ def test_scope_has_version_and_schema_url(instrumentor: HardwareInstrumentor, ap
     assert (time.unit, time.description) == (SYSTEM_CPU_TIME.unit, SYSTEM_CPU_TIME.help)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"sample_interval": "fast"}, ("sample_interval", "fast", "seconds")),
-        ({"sample_interval": True}, ("sample_interval", "seconds")),
-        ({"sample_interval": -1}, ("sample_interval", "seconds")),
-        ({"sources": 5}, ("sources", "5", "names")),
-        (
-            {"sources": ["gpux", "host", "process"]},
-            ("sources: ", "gpux", "graphcore, holders, host"),
-        ),
-        ({"detail": ["all"]}, ("detail", "cpu, connections, devices, processes")),
-        ({"disk_paths": "data"}, ("disk_paths", "data", "absolute")),
-        ({"counter_origin": 0}, ("counter_origin", "boot or start")),
-        ({"include_metrics": "cpu"}, ("include_metrics: ", "cpu", "no metric matches")),
-        ({"nonsense": 1}, ("nonsense", "sample_interval")),
-    ],
-    ids=lambda value: "-".join(f"{name}={wrong}" for name, wrong in value.items()) if isinstance(value, dict) else "",
-)
-def test_invalid_argument_logs_one_warning(
-    instrumentor: HardwareInstrumentor,
-    application: Application,
-    caplog: pytest.LogCaptureFixture,
-    options: dict[str, object],
-    words: tuple[str, ...],
-) -> None:
-    instrumentor.instrument(meter_provider=application.provider, **options)
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert record.levelno == logging.WARNING
-    assert [word for word in words if word not in record.getMessage()] == []
-    assert {"system.cpu.time", "process.cpu.time"} <= application.names()
-
-
 @pytest.mark.parametrize("provider", ["rubbish", object(), 5])
 def test_invalid_meter_provider_logs_error_and_does_not_raise(
     instrumentor: HardwareInstrumentor,
