@@ -24,13 +24,6 @@ def plain(value):
         return {name: getattr(value, name) for name, *_ in value._fields_}
     return getattr(value, "__dict__", None) or str(value)
 
-def gpm(first, second, *metrics):
-    get = pynvml.c_nvmlGpmMetricsGet_t(version=1, numMetrics=len(metrics), sample1=first, sample2=second)
-    for i, metric in enumerate(metrics):
-        get.metrics[i].metricId = metric
-    pynvml.nvmlGpmMetricsGet(get)
-    return [(metric.nvmlReturn, metric.value) for metric in get.metrics[:len(metrics)]]
-
 def samples(kind, after):
     type_, buffer = pynvml.nvmlDeviceGetSamples(pynvml.gpu, kind, after)
     return type_, [(sample.timeStamp, sample.sampleValue.uiVal) for sample in buffer]
@@ -49,7 +42,7 @@ def processes(version):
     return ask(pynvml.gpu, ctypes.byref(count), room), count.value, list(room)
 
 names = vars(pynvml)
-names.update(gpm=gpm, samples=samples, event=event, processes=processes, plain=plain, filled=filled)
+names.update(samples=samples, event=event, processes=processes, plain=plain, filled=filled)
 for line in sys.stdin:
     try:
         answer = eval(line, names)

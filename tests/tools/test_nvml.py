@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,13 +13,12 @@ import pynvml
 import pytest
 from tests.support.children import PATIENCE, run
 from tests.support.waiting import wait_for
-from tests.tools import fake_nvml, need, nvitop
+from tests.tools import fake_nvml, need
 from tests.tools.nvml import (
     ALL_LINKS,
     ASSUMED,
     BOARDS,
     CALLS,
-    HANG,
     HEADER,
     MIB,
     MOCK,
@@ -274,63 +272,6 @@ def test_call_without_line_is_not_supported(start: Start) -> None:
     assert reader.ask(several) == [0, 0, 0, 4]
 
 
-def test_moving_number_follows_the_clock_line_or_the_real_clock(start: Start) -> None:
-    fake, reader = start(h100())
-    fake.set_lines({"gpu0.TotalEnergyConsumption": f"1000+250@{CLOCK}"})
-    question = "nvmlDeviceGetTotalEnergyConsumption(gpu)"
-    assert reader.ask(question) == 1000
-    fake.set_lines({"Clock": CLOCK + 4})
-    assert reader.ask(question) == 2000
-    fake.set_lines({"Clock": None, "gpu0.TotalEnergyConsumption": "0+1e9@0"})
-    first = reader.ask(question)
-    assert reader.ask(question) > first
-
-
-def test_not_available_is_all_bits_one(start: Start) -> None:
-    fake, reader = start(h100())
-    fake.set_lines(
-        {"gpu0.PowerUsage": NOT_AVAILABLE, "gpu0.MemoryInfo": [NOT_AVAILABLE] * 4, "gpu0.FieldValues.3": "ullong -1"}
-    )
-    assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == 2**32 - 1
-    assert reader.ask("nvmlDeviceGetMemoryInfo(gpu).used") == 2**64 - 1
-    assert reader.ask("nvmlDeviceGetFieldValues(gpu, [3])[0].value.ullVal") == 2**64 - 1
-
-
-def test_device_line_refuses_all_calls_of_that_gpu_only(start: Start) -> None:
-    fake, reader = start(h100(0), h100(1))
-    questions = ("nvmlDeviceGetHandleByIndex(0) and 0", "nvmlDeviceGetName(gpu)", "nvmlDeviceGetFieldValues(gpu, [83])")
-    fake.set_lines({"gpu0": refused(15)})
-    assert [reader.ask(question) for question in questions] == [_refused(15)] * 3
-    assert reader.ask("nvmlDeviceGetName(nvmlDeviceGetHandleByIndex(1))") == "NVIDIA H100 80GB HBM3"
-    fake.set_lines({"gpu0": None, "gpu": refused(16)})
-    assert reader.ask("nvmlDeviceGetHandleByIndex(1) and 0") == _refused(16)
-    fake.set_lines({"gpu": None, "gpu0.HandleByIndex": refused(999), "Count": 1})
-    assert reader.ask("nvmlDeviceGetHandleByIndex(0) and 0") == _refused(999)
-    assert reader.ask("nvmlDeviceGetHandleByIndex(1) and 0") == _refused(2)
-    assert reader.ask("nvmlDeviceGetCount()") == 1
-    assert reader.ask("nvmlDeviceGetPowerUsage(gpu)") == 512_600
-
-
-def test_refusal_with_count_ends_after_so_many_calls(start: Start) -> None:
-    fake, reader = start(h100())
-    fake.set_lines({"gpu0.PowerUsage": refused(999, times=2, then=77), "gpu0": refused(4, times=1)})
-    power = "nvmlDeviceGetPowerUsage(gpu)"
-    answers = [reader.ask(power) for _ in range(3)]
-    fake.set_lines({"gpu0.FanSpeed": 30})  # a line that stays as it was goes on counting
-    answers += [reader.ask(power) for _ in range(2)]
-    assert answers == [_refused(4), _refused(999), _refused(999), 77, 77]
-
-
-def test_hanging_call_returns_when_the_state_changes(start: Start) -> None:
-    fake, reader = start(h100())
-    fake.set_lines({"gpu0.PowerUsage": HANG})
-    reader.begin("nvmlDeviceGetPowerUsage(gpu)")
-    wait_for(lambda: fake.calls()["gpu0.PowerUsage"], PATIENCE, "call")
-    assert not reader.answered()
-    fake.set_lines({"gpu0.PowerUsage": 1234})
-    assert reader.answer() == 1234
-
-
 def test_init_refusal_codes_and_calls_after_shutdown(start: Start) -> None:
     fake, reader = start(h100())
     reader.ask("nvmlShutdown()")
@@ -425,29 +366,6 @@ def test_mig_devices_with_an_empty_slot_between_them(start: Start) -> None:
     assert reader.ask("nvmlDeviceGetUUID(part)") == _refused(15)
 
 
-def test_gpm_metrics_are_the_gain_between_two_samples(start: Start) -> None:
-    counters = {"GpmCounter.2": 100, "GpmCounter.10": f"0+30@{CLOCK}", "gi3.GpmCounter.2": 7}
-    bare = {line: value for line, value in h100().items() if not line.startswith("GpmCounter")}
-    fake, reader = start({**bare, **counters})
-    reader.ask("[globals().update({name: nvmlGpmSampleAlloc()}) for name in 'abc'] and None")
-    reader.ask("nvmlGpmSampleGet(gpu, a) and None")
-    assert reader.ask("gpm(a, a, 2, 10, 77)")[0][0] == 21
-    fake.set_lines({"Clock": CLOCK + 2, "gpu0.GpmCounter.2": 260})
-    reader.ask("nvmlGpmSampleGet(gpu, b) and None")
-    fake.set_lines({"Clock": CLOCK + 3, "gpu0.GpmCounter.2": 270})
-    reader.ask("nvmlGpmSampleGet(gpu, c) and None")
-    # Two windows hold together what the one around them holds: 2 s of 80 and 1 s of 10 are 3 s of 56.7.
-    assert reader.ask("gpm(a, b, 2, 10, 77)")[:2] == [[0, 80], [0, 30]]
-    assert reader.ask("gpm(b, c, 2, 10, 77)")[:2] == [[0, 10], [0, 30]]
-    assert reader.ask("gpm(a, c, 2, 10, 77)") == [[0, 170 / 3], [0, 30], [3, 0]]
-    reader.ask("nvmlGpmMigSampleGet(gpu, 3, a) and None")
-    assert reader.ask("gpm(a, c, 2, 10, 77)") == _refused(2)
-    fake.set_lines({"Clock": CLOCK + 4, "gpu0.gi3.GpmCounter.2": 57})
-    reader.ask("nvmlGpmMigSampleGet(gpu, 3, b) and None")
-    assert reader.ask("gpm(a, b, 2, 10, 77)")[:2] == [[0, 50], [3, 0]]
-    assert reader.ask("[nvmlGpmSampleFree(sample) for sample in (a, b, c)]") == [None] * 3
-
-
 def test_event_is_delivered_once_to_each_registered_set(start: Start) -> None:
     fake, reader = start(h100(0), h100(1))
     fake.event(0, 13)
@@ -483,33 +401,3 @@ def test_calls_are_counted_by_device_and_name(start: Start) -> None:
         "gpu0.MigDeviceHandleByIndex": 1,
         "gpu0.mig0.UUID": 1,
     }
-
-
-NVITOP = """
-import json
-from nvitop import Device, NA
-print(json.dumps([
-    [None if value is NA else value for value in (
-        device.name(), device.uuid(), device.gpu_utilization(), device.memory_used(), device.memory_total(),
-        device.power_usage(), device.power_limit(), device.temperature(), device.fan_speed(), device.sm_clock(),
-    )] for device in Device.all()
-]))
-"""
-
-
-def test_nvitop_reads_the_numbers_of_the_simulated_driver(tmp_path: Path) -> None:
-    need(nvitop)
-    need(fake_nvml)
-    gpus = [h100(0), t4(1), geforce(2)]
-    fake = FakeNvml(tmp_path, *gpus)
-    result = run([sys.executable, "-c", NVITOP], fake.environment)
-    assert result.returncode == 0, result.stderr
-    wanted = (
-        *("Name", "UUID", "UtilizationRates", "MemoryInfo", "MemoryInfo"),
-        *("PowerUsage", "EnforcedPowerLimit", "Temperature.0", "FanSpeed", "ClockInfo.1"),
-    )
-    part = {2: 0, 3: 3, 4: 0}  # of an answer of several numbers
-    assert json.loads(result.stdout) == [
-        [_expected(gpu.get(call))[part[i]] if i in part else gpu.get(call) for i, call in enumerate(wanted)]
-        for gpu in gpus
-    ]

@@ -379,17 +379,6 @@ def test_library_that_hangs_while_it_is_loaded_loses_only_gpu_metrics(start: Sta
     assert [line.split()[0] for line in program.end() if "nvidia" in line] == ["WARNING"]
 
 
-def test_unloaded_driver_is_logged_once_and_recovers(start: Start) -> None:
-    program = start(h100(), every=OFTEN)
-    program.until(powered(1), "export of the GPU")
-    program.fake.set_lines({"gpu": refused(1), "Init": refused(9)})
-    program.until(alone, "end of its numbers, and of no others")
-    program.fake.set_lines({"gpu": None, "Init": None})
-    program.until(lambda export: up(export) == [1] and powered(1)(export), "recovery")
-    heard = [line for line in program.end() if "nvidia" in line]
-    assert [line.split()[0] for line in heard] == ["WARNING", "INFO"], heard
-
-
 def test_uninstrument_releases_the_driver_and_instrument_opens_it_again(start: Start) -> None:
     program = start(h100(), every=ON_COMMAND)
     for round_ in range(1, 4):
