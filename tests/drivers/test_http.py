@@ -256,11 +256,6 @@ def test_redirects_share_the_deadline() -> None:
             fetch(web.url, timeout=1.0)
 
 
-def test_server_that_accepts_and_sends_nothing_times_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, pytest.raises(TimeoutError):
-        fetch(f"http://127.0.0.1:{server.getsockname()[1]}/", timeout=0.1)
-
-
 @contextmanager
 def silent_addresses(number: int, port: int = 0) -> Iterator[tuple[int, list[str]]]:
     """A port and loopback addresses with full backlogs, so that connecting to them times out."""

@@ -127,6 +127,17 @@ def playing(
         provider.shutdown()
 
 
+@contextmanager
+def beside_the_host(name: str, drivers: Drivers, settings: dict[str, Any]) -> Iterator[Playing]:
+    """Instrument with a source and the host, whose drivers are the real ones; close the source's at the end."""
+    both = {name: drivers, "host": Drivers()}
+    try:
+        with playing(both.__getitem__, {"sources": [*both], **settings}) as stage:
+            yield stage
+    finally:
+        drivers.close()
+
+
 def _points(data: MetricsData) -> Iterator[Collected]:
     for resource in data.resource_metrics:
         for scope in resource.scope_metrics:

@@ -10,12 +10,8 @@ import os
 import plistlib
 import sys
 import time
-from pathlib import Path
 
 tool, how = sys.argv[1:3]
-
-# A file with the power that macmon prints. In the mode "eager", macmon prints without a pause until it exists.
-POWER = Path(os.environ["APPLE_POWER"])
 
 DOCUMENTS = {
     "macmon": {
@@ -55,20 +51,12 @@ elif how == "dies":
         write(whole)
     write(whole[: len(whole) // 2])
     os.abort()
-elif how == "floods":
-    while True:
-        write(b"x" * (1 << 20))
 elif how == "refuses":
     print("no such sensor", file=sys.stderr)
     sys.exit(1)
 elif how == "garbage":
     write(b"\xff\xfe\0 hello\n" + (b"" if tool == "ioreg" else b"warning: something\n"))
 write(whole)
-while how == "eager" and not POWER.with_name("flood").exists():
-    time.sleep(0.01)
 while tool == "macmon":
-    if how != "eager" or POWER.exists():
-        time.sleep(0.1)
-    if how == "eager" and POWER.exists():
-        whole = whole.replace(b'"gpu_power": 2.5', b'"gpu_power": ' + POWER.read_bytes())
+    time.sleep(0.1)
     write(whole)

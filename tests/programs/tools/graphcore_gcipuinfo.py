@@ -1,7 +1,7 @@
 """A substitute for Graphcore's Python module ``gcipuinfo``, with its documented interface.
 
 The file ``how`` next to it is a JSON object with ``devices`` (a list of mappings of texts) and its faults: ``hang``,
-``raise`` or ``exit`` when the object is created, ``die`` at the next reading, ``noise``. The pause between two readings
+``raise`` when the object is created, ``die`` at the next reading, ``noise``. The pause between two readings
 is a hundredth of the real one, so that tests are fast.
 """
 
@@ -58,8 +58,6 @@ class gcipuinfo:  # noqa: N801 - its name
             _sleep(3600)
         if how.get("raise"):
             raise RuntimeError(how["raise"])
-        if how.get("exit"):
-            os._exit(3)
         self._mode = mode
         self._updates = False
 

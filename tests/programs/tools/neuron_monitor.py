@@ -1,8 +1,8 @@
 """A substitute for neuron-monitor, with its documented interface: ``neuron_monitor.py FOLDER -c CONFIGURATION``.
 
 It prints a report at once and then one per period: the lines of the folder's file ``reports``, the last one repeatedly.
-The file ``how`` has its faults, as a JSON object: ``garbage`` (lines before the first report), ``silent_after``,
-``exit_after``, ``cut_after`` (a number of reports), ``flood``, ``faster`` (divides the period).
+The file ``how`` has its faults, as a JSON object: ``silent_after``, ``exit_after`` (a number of reports), ``faster``
+(divides the period).
 """
 
 from __future__ import annotations
@@ -30,16 +30,9 @@ def main() -> None:
     with open(folder / "runs", "a") as runs:
         runs.write(json.dumps({"pid": os.getpid(), "configuration": configuration, "named": sorted(os.environ)}) + "\n")
     period = float(configuration["period"].removesuffix("s")) / how.get("faster", 1)
-    for _ in range(how.get("flood", 0)):
-        put("x" * 65536)
-    for line in how.get("garbage", []):
-        put(line + "\n")
     for number in count(1):
         reports = (folder / "reports").read_text().splitlines()
         report = reports[min(number, len(reports)) - 1] + "\n"
-        if number > how.get("cut_after", 1e9):
-            put(report[: len(report) // 2])
-            sys.exit(1)
         if number > how.get("exit_after", 1e9):
             print("nrt_init failed", file=sys.stderr)
             sys.exit(1)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.sources.neuron import open_source, reports_of
 from tests.sources.npus import HOST, TRN1, Npus, report, runtime
-from tests.sources.playing import Ahead, Playing, playing
+from tests.sources.playing import Ahead, beside_the_host
 from tests.sources.reading import all_of, often, opened, series_of, value
-from tests.support.children import PROGRAMS, command, lives, run, started
+from tests.support.children import PROGRAMS, lives, run
 from tests.support.waiting import wait_for
 from tests.support.wandb import row
 
@@ -55,17 +54,6 @@ class Tool:
     def runs(self) -> list[dict[str, Any]]:
         path = self.folder / "runs"
         return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-@contextmanager
-def staged(tool: Tool, neuron: Drivers | None = None) -> Iterator[Playing]:
-    """An instrumented program that reads the tool and the host."""
-    drivers = {"trainium": neuron or Drivers(), "host": Drivers()}
-    try:
-        with playing(drivers.__getitem__, {"sources": [*drivers], **tool.settings}) as stage:
-            yield stage
-    finally:
-        drivers["trainium"].close()
 
 
 def own(tick: int, cores: tuple[int, ...] = (0, 1)) -> Mapping[str, Any]:
@@ -134,24 +122,11 @@ def test_missing_config_of_the_user_is_an_error_of_the_tool(tmp_path: Path) -> N
 
 
 @linux
-def test_report_of_several_pipe_buffers_is_read(tmp_path: Path) -> None:
-    many = report([runtime(os.getpid(), tuple(range(128)), 1)], 16, 1, TRN1)
-    big = {**many, "loaded": ["x" * 400_000]}
-    assert len(json.dumps(big)) > 400_000
-    with opened("trainium", **Tool(tmp_path, big).settings) as source:
-        wait_for(lambda: len(series_of(often(source), c.HW_NPU_UTILIZATION)) == 128, LONG, "report")
-
-
-@linux
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
         pytest.param({"exit_after": 1}, "neuron-monitor exited: nrt_init failed", id="exits"),
-        pytest.param({"cut_after": 1}, "neuron-monitor exited", id="exits within a line"),
         pytest.param({"silent_after": 1}, "printed nothing for 3 periods", id="falls silent"),
-        pytest.param({"silent_after": 0}, "printed nothing for 3 periods", id="is silent"),
-        pytest.param({"flood": 1600}, "printed a line of more than 2 MiB", id="floods"),
-        pytest.param({"flood": 1600, "garbage": ["x"]}, "printed", id="floods and ends the line"),
     ],
 )
 def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
@@ -159,7 +134,7 @@ def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
 ) -> None:
     monkeypatch.setattr("opentelemetry.instrumentation.hardware.sources.trainium.driver._FIRST_REPORT", 0.2)
     tool, drivers = Tool(tmp_path, own(1), **how), Ahead()
-    with staged(tool, drivers) as stage:
+    with beside_the_host("trainium", drivers, tool.settings) as stage:
         lines_: list[str] = []
 
         def reported() -> bool:
@@ -170,8 +145,8 @@ def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
             return any("# failed" in line and reason in line for line in lines_)
 
         if "silent_after" in how:
-            wait_for(reported if how["silent_after"] else lambda: stage.tick() and tool.runs, LONG, "start of the tool")
-            drivers.seconds += LONG + 1  # until when the first report, or another one, is waited for
+            wait_for(reported, LONG, "start of the tool")
+            drivers.seconds += LONG + 1  # until when another report is waited for
         wait_for(failed, LONG, f"{reason}; there was {lines_[:3]}")
         assert any(line.startswith("system.cpu.time") for line in lines_), "the host is still reported"
         assert not [line for line in lines_ if line.startswith("hw.npu.util")]
@@ -181,14 +156,6 @@ def test_failing_neuron_monitor_costs_only_its_own_metrics_and_is_restarted(
         drivers.seconds += 2  # the pause before the second run is one second
         wait_for(reported, LONG, "another run")
         assert 2 <= len(tool.runs) <= 4
-
-
-@linux
-def test_garbage_before_the_first_report_is_skipped(tmp_path: Path) -> None:
-    tool = Tool(tmp_path, own(1), garbage=["WARNING: old driver", "{", "\x1b[0m"])
-    with staged(tool) as stage:
-        wait_for(lambda: any(line.startswith("hw.npu.util") for line in stage.tick()), LONG, "report")
-        assert not [line for line in stage.remarks() if "# failed" in line]
 
 
 @linux
@@ -202,22 +169,9 @@ def test_silent_neuron_monitor_is_an_error(tmp_path: Path, monkeypatch: pytest.M
 @linux
 def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) -> None:
     tool = Tool(tmp_path, {"hello": "world"})
-    with staged(tool) as stage:
+    with beside_the_host("trainium", Drivers(), tool.settings) as stage:
         stage.tick()
         assert any("# failed" in line and "not a report" in line for line in stage.remarks())
-
-
-@pytest.mark.whole
-@linux
-def test_neuron_monitor_dies_with_the_killed_program(tmp_path: Path) -> None:
-    tool = Tool(tmp_path, own(1))
-    with started(command("tools/neuron_reads", tool.settings["neuron_monitor"])) as child:
-        assert child.stdout.readline().strip() == "read"
-        pid = tool.runs[0]["pid"]
-        assert lives(pid)
-        child.kill()
-        child.wait()
-        wait_for(lambda: not lives(pid), LONG, "end of the tool")
 
 
 def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
