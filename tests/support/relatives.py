@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 
 def children() -> list[int]:
@@ -30,6 +32,29 @@ def outcome(pid: int, seconds: float) -> int | str:
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     return "hung"
+
+
+@contextmanager
+def held(*locks: AbstractContextManager[Any]) -> Iterator[None]:
+    """Let another thread hold these locks, like a thread in the middle of its work. A child may be forked meanwhile."""
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with ExitStack() as stack:
+            for lock in locks:
+                stack.enter_context(lock)
+            taken.set()
+            done.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    try:
+        yield
+    finally:
+        if thread.is_alive():  # not in the child
+            done.set()
+            thread.join()
 
 
 def agents(pid: int) -> list[int]:

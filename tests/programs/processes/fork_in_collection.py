@@ -6,13 +6,12 @@ Each child starts again, and collects. Prints the name of each lock with the sta
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.programs.processes.fork_in_export import PATIENCE
-from tests.support.relatives import outcome
+from tests.support.relatives import held, outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -42,31 +41,17 @@ def owners() -> dict[str, Any]:
     return {"storage": storage, "match": match, "aggregation": aggregation, "registration": meter}
 
 
-def hold(lock: Any, held: threading.Event, ended: threading.Event) -> None:
-    """Hold a lock as a thread does in the middle of its work."""
-    with lock:
-        held.set()
-        ended.wait(60)
-
-
 def fork_while_locked(owner: Any) -> object:
     """Return the status of a child that is forked while the lock of one of the owners is held."""
-    held, ended = threading.Event(), threading.Event()
     name = next(name for name in ("_lock", "_instrument_registration_lock", OLD) if hasattr(owner, name))
-    thread = threading.Thread(target=hold, args=(getattr(owner, name), held, ended))
-    thread.start()
-    held.wait()
-    child = os.fork()
-    if not child:
-        HardwareInstrumentor().instrument(meter_provider=provider)
-        owners()["registration"].create_counter("other").add(1)
-        until(lambda: METRIC in names(), METRIC)
-        os._exit(3)
-    try:
-        return str(outcome(child, PATIENCE))
-    finally:
-        ended.set()
-        thread.join()
+    with held(getattr(owner, name)):
+        child = os.fork()
+        if not child:
+            HardwareInstrumentor().instrument(meter_provider=provider)
+            owners()["registration"].create_counter("other").add(1)
+            until(lambda: METRIC in names(), METRIC)
+            os._exit(3)
+        return outcome(child, PATIENCE)
 
 
 if __name__ == "__main__":

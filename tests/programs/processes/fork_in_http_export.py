@@ -17,7 +17,7 @@ from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExp
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from tests.programs.processes.fork_in_export import PATIENCE
-from tests.support.relatives import outcome
+from tests.support.relatives import held, outcome
 from tests.support.traces import until
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -54,28 +54,15 @@ def locks() -> dict[str, Any]:
     return {"pools": pools.lock, "connections": pool.pool.mutex, "cookies": session().cookies._cookies_lock}
 
 
-def hold(lock: Any, held: threading.Event, ended: threading.Event) -> None:
-    with lock:
-        held.set()
-        ended.wait(60)
-
-
-def fork_while_locked(lock: Any) -> str:
+def fork_while_locked(lock: Any) -> object:
     """Return the status of a child that is forked while a lock is held."""
-    held, ended = threading.Event(), threading.Event()
-    thread = threading.Thread(target=hold, args=(lock, held, ended))
-    thread.start()
-    held.wait()
-    child = os.fork()
-    if not child:
-        session().headers["X-Sender"] = str(os.getpid())
-        provider.get_meter("child").create_counter("child.steps").add(1)
-        sys.exit(3 if provider.force_flush() else 4)
-    try:
-        return str(outcome(child, PATIENCE))
-    finally:
-        ended.set()
-        thread.join()
+    with held(lock):
+        child = os.fork()
+        if not child:
+            session().headers["X-Sender"] = str(os.getpid())
+            provider.get_meter("child").create_counter("child.steps").add(1)
+            sys.exit(3 if provider.force_flush() else 4)
+        return outcome(child, PATIENCE)
 
 
 if __name__ == "__main__":

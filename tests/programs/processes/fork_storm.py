@@ -10,17 +10,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import MetricsData, PeriodicExportingMetricReader
 from tests.support import traces
 from tests.support.journal import Journal
-from tests.support.relatives import outcome
+from tests.support.relatives import held, outcome
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
@@ -58,28 +56,10 @@ def child(number: int) -> int:
     return 8 if traces.threads() or len(traces.descriptors()) > readers else 0
 
 
-@contextmanager
-def locked() -> Iterator[None]:
-    """Let another thread hold all our locks, like a thread that instruments or creates an instrument."""
-    instrumentor = HardwareInstrumentor()
-    held, done = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with ExitStack() as stack:
-            locks: list[AbstractContextManager[Any]] = [instrumentor._telemetry.lock]
-            for lock in locks + [each._lock for each in instrumentor._telemetry.instruments.values()]:
-                stack.enter_context(lock)
-            held.set()
-            done.wait()
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    held.wait()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+def locks() -> list[AbstractContextManager[Any]]:
+    """All our locks, which a thread that instruments or creates an instrument holds."""
+    telemetry = HardwareInstrumentor()._telemetry
+    return [telemetry.lock, *(each._lock for each in telemetry.instruments.values())]
 
 
 exporter = Nowhere("/dev/null")
@@ -88,7 +68,7 @@ HardwareInstrumentor().instrument(sample_interval=0.001, meter_provider=provider
 readers = len(traces.threads())
 outcomes: list[object] = []
 for number in range(COUNT):
-    with nullcontext() if number % 8 else locked():
+    with nullcontext() if number % 8 else held(*locks()):
         pid = os.fork()
         if not pid:
             try:
