@@ -12,7 +12,8 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 NAMES = ("graphcore", "tpu", "trainium")
-LIBRARIES = ("grpc", "tensorflow", "libtpu", "cloud_tpu_client", "gcipuinfo", "google.protobuf")
+MESSAGES = "opentelemetry.instrumentation.hardware.sources.tpu.messages"
+LIBRARIES = ("grpc", "tensorflow", "libtpu", "cloud_tpu_client", "gcipuinfo", "google.protobuf", MESSAGES)
 
 instrumentor = HardwareInstrumentor()
 provider = MeterProvider([InMemoryMetricReader()])

@@ -403,12 +403,6 @@ def test_missing_grpcio_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatc
     assert (gone.value.reason, gone.value.fix) == ("the package grpcio is not installed", "pip install grpcio")
 
 
-def test_absent_tpu_imports_no_tpu_module() -> None:
-    done = run(command("machines/tpu_absent"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"state": "absent", "imported": []}
-
-
 def test_reading_threads_import_nothing() -> None:
     with serving(busy()) as tpu:
         done = run(command("machines/tpu_present"), {"OTEL_PYTHON_HARDWARE_TPU_RUNTIME": tpu.address})
