@@ -223,20 +223,24 @@ def test_agent_has_the_resource_that_the_application_sets_in_code(sink: Sink) ->
     assert "dl.rank" not in resource, "a number would arrive as text"
 
 
+# A program whose agent can be tried again at once.
+PROGRAM = """
+import logging, threading; logging.basicConfig(level=logging.WARNING)
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.support import traces
+agent._PAUSES = (0.01, 0.02)
+provider, instrumentor = MeterProvider([InMemoryMetricReader()]), HardwareInstrumentor()
+"""
+
+
 def test_setting_without_text_form_is_named_and_the_application_reports(sink: Sink) -> None:
-    program = (
-        "import logging, sys; logging.basicConfig()\n"
-        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
-        "from tests.support import traces\n"
-        "from opentelemetry.instrumentation.hardware import agent\n"
-        "agent._PAUSES = (0.01, 0.02)\n"
-        "endpoint = {'url': 'http://127.0.0.1:1', 'headers': {'X': 'secret'}}\n"
-        "from opentelemetry.sdk.metrics import MeterProvider\n"
-        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
-        "provider = MeterProvider([InMemoryMetricReader()])\n"
-        "HardwareInstrumentor().instrument(mode='agent', meter_provider=provider, openmetrics={'a': endpoint})\n"
-        "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
-    )
+    program = f"""{PROGRAM}
+endpoint = {{'url': 'http://127.0.0.1:1', 'headers': {{'X': 'secret'}}}}
+instrumentor.instrument(mode='agent', meter_provider=provider, openmetrics={{'a': endpoint}})
+traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')
+"""
     answer = run([sys.executable, "-c", program], sink.environment())
     assert answer.returncode == 0, answer.stderr
     assert (
@@ -246,25 +250,18 @@ def test_setting_without_text_form_is_named_and_the_application_reports(sink: Si
 
 
 def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: Sink) -> None:
-    program = (
-        "import logging, threading; logging.basicConfig(level=logging.ERROR)\n"
-        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent\n"
-        "from tests.support import traces\n"
-        "agent._PAUSES = (0.01, 0.02)\n"
-        "start = threading.Thread.start\n"
-        "def limited(thread):\n"
-        "    if thread.name == 'otel-hardware-process':\n"
-        '        raise RuntimeError("can\'t start new thread")\n'
-        "    start(thread)\n"
-        "threading.Thread.start = limited\n"
-        "instrumentor = HardwareInstrumentor()\n"
-        "from opentelemetry.sdk.metrics import MeterProvider\n"
-        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
-        "provider = MeterProvider([InMemoryMetricReader()])\n"
-        "instrumentor.instrument(mode='agent', meter_provider=provider, openmetrics={'a': {'url': 'http://127.0.0.1:1'}})\n"
-        "traces.until(lambda: not instrumentor.is_instrumented_by_opentelemetry, 'failure')\n"
-        "traces.until(lambda: not traces.threads(), 'end')\n"
-    )
+    program = f"""{PROGRAM}
+logging.getLogger().setLevel(logging.ERROR)
+start = threading.Thread.start
+def limited(thread):
+    if thread.name == 'otel-hardware-process':
+        raise RuntimeError("can't start new thread")
+    start(thread)
+threading.Thread.start = limited
+instrumentor.instrument(mode='agent', meter_provider=provider, openmetrics={{'a': {{'url': 'http://127.0.0.1:1'}}}})
+traces.until(lambda: not instrumentor.is_instrumented_by_opentelemetry, 'failure')
+traces.until(lambda: not traces.threads(), 'end')
+"""
     answer = run([sys.executable, "-c", program], sink.environment())
     text = "Hardware telemetry could not start: can't start new thread; the program continues without it\n"
     assert (answer.returncode, answer.stderr.partition(":")[2]) == (
@@ -282,18 +279,13 @@ def test_application_that_may_have_no_thread_for_a_source_has_one_message(sink: 
     ],
 )
 def test_program_that_can_have_no_agent_reports_itself(exporters: str, is_frozen: bool, reason: str) -> None:
-    program = (
-        f"import sys; sys.frozen = {is_frozen}\n"
-        "import logging; logging.basicConfig()\n"
-        "from opentelemetry.instrumentation.hardware import HardwareInstrumentor\n"
-        "from tests.support import traces\n"
-        "from opentelemetry.sdk.metrics import MeterProvider\n"
-        "from opentelemetry.sdk.metrics.export import InMemoryMetricReader\n"
-        "provider = MeterProvider([InMemoryMetricReader()])\n"
-        "HardwareInstrumentor().instrument(mode='agent', meter_provider=provider)\n"
-        "traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')\n"
-        "print('otel-hardware-agent' in traces.threads())\n"
-    )
+    program = f"""{PROGRAM}
+import sys
+sys.frozen = {is_frozen}
+instrumentor.instrument(mode='agent', meter_provider=provider)
+traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')
+print('otel-hardware-agent' in traces.threads())
+"""
     answer = run([sys.executable, "-c", program], {"OTEL_METRICS_EXPORTER": exporters})
     assert answer.stdout == "False\n", answer.stderr
     assert answer.stderr.count(f"{reason}; this process reports instead") == 1
@@ -347,27 +339,15 @@ def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path:
             attached.communicate(timeout=END)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--attach", "4194305"], "there is no process 4194305"),
-        (["--attach", "1", "--duration", "1"], "--attach cannot be used with --duration"),
-        (["--attach", "1", "--", "true"], "--attach cannot be used with a program"),
-    ],
-)
-def test_attach_mistakes(arguments: list[str], message: str) -> None:
-    answer = run(["otel-hardware", "run", *arguments])
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert message in answer.stderr
-
-
 # -- what ends it
 
 
 def test_program_that_waits_for_all_of_its_children_ends(sink: Sink) -> None:
     program = """
-import os, sys, time
-time.sleep(2)
+import os, time
+from tests.support.relatives import agents, children
+from tests.support.traces import until
+until(lambda: agents(os.getpid()) and not children(), "agent")
 for number in range(3):
     if os.fork() == 0:
         time.sleep(0.2)

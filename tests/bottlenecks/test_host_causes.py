@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.bottlenecks.trial import watched
+from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import signals
@@ -59,11 +60,8 @@ def quota(share: float) -> Iterator[Path]:
     try:
         yield group / "cgroup.procs"
     finally:
-        deadline = time.monotonic() + 20
-        while group.is_dir() and time.monotonic() < deadline:
-            with suppress(OSError):  # a process that was killed is still in it
-                group.rmdir()
-            time.sleep(0.05)
+        wait_for(lambda: not (group / "cgroup.procs").read_text(), 20, "end of the processes that were killed")
+        group.rmdir()
 
 
 def verdict(pid: int) -> str:
