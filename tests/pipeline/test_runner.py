@@ -49,9 +49,8 @@ def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
 # -- windows
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once(seed: int) -> None:
-    dice = random.Random(seed)
+def test_20_hz_trace_collected_by_readers_of_1_s_and_5_s_at_once() -> None:
+    dice = random.Random(0)
     stage = Stage(interval=0.05, expected=1.0, from_start=True)
     heard: list[tuple[float, float]] = []
     joules = 100.0
@@ -343,7 +342,7 @@ def test_reader_with_longer_interval_than_expected_gets_every_collection(step: f
     assert [POWER in snapshot.values for snapshot in found] == [True] * 6
 
 
-@pytest.mark.parametrize("interval", [0.0, 0.5, 2.0, 10.0, 60.0])
+@pytest.mark.parametrize("interval", [0.0, 2.0, 10.0, 60.0])
 @pytest.mark.parametrize(
     "gaps",
     [
