@@ -14,19 +14,13 @@ from typing import Any
 
 import pytest
 from tests.support import children, marker, sdk
+from tests.support.blocks import commands
 from tests.tools import ROOT, need
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import wait
 
 FOLDER = ROOT / "examples" / "zero_code"
 README = FOLDER / "README.md"
-
-
-def block(first_word: str) -> str:
-    """Return the block of shell commands in the README with a line that begins with a word."""
-    blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    (found,) = [text for text in blocks if re.search(rf"^\s*{re.escape(first_word)}\b", text, re.MULTILINE)]
-    return found
 
 
 def promised() -> set[str]:
@@ -57,7 +51,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
             "SECONDS_TO_RUN": "0.5",
             "NO_PROXY": "*",
         }
-        done = children.run(["sh", "-c", block("opentelemetry-instrument")], here, cwd=ROOT)
+        done = children.run(["sh", "-c", commands(README, "opentelemetry-instrument")], here, cwd=ROOT)
         assert (done.returncode, done.stderr) == (0, "")
         steps = int(re.findall(r"\A(\d+) steps done\n\Z", done.stdout)[0])
         marker.settle(collector)
@@ -136,11 +130,11 @@ def test_metrics_page_and_console_show_what_the_readme_shows(outcome: Outcome) -
 
 
 def test_install_and_collector_commands_of_the_readme_are_valid() -> None:
-    install = shlex.split(block("pip install"))
+    install = shlex.split(commands(README, "pip install"))
     assert install[:2] == ["pip", "install"]
     assert set(install[2:]) == {".", "opentelemetry-distro"}
     assert version("opentelemetry-distro")
-    collector = shlex.split(block("otelcol-contrib"))
+    collector = shlex.split(commands(README, "otelcol-contrib"))
     assert collector[1] == "--config"
     assert ROOT / collector[2] == LOCAL
 
@@ -153,7 +147,7 @@ def test_jq_query_of_the_readme_finds_one_instance(outcome: Outcome, tmp_path: P
     for name, key in (("metrics.jsonl", "resourceMetrics"), ("traces.jsonl", "resourceSpans")):
         lines = [json.dumps(message) for message in outcome.messages if key in message]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
-    done = children.run(["sh", "-c", block("jq")], cwd=tmp_path)
+    done = children.run(["sh", "-c", commands(README, "jq")], cwd=tmp_path)
     count, instance = done.stdout.split()
     assert instance == outcome.points[0].resource["service.instance.id"]
     assert int(count) >= 2

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from tests.support import children
+from tests.support.blocks import commands
 from tests.tools import ROOT, fake_nvml, need
 from tests.tools.collector import LOCAL, Collector, Span, Value, spans_of
 from tests.tools.daemon import free_addresses, get, wait
@@ -38,14 +39,6 @@ needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None,
     reason="torch is not installed, and not in the extra `test`: with CUDA it takes 5 GB. pip install torch numpy",
 )
-
-
-def block(folder: Path, first_word: str) -> str:
-    """Return the block of shell commands in a README with a line that begins with a word."""
-    text = (folder / "README.md").read_text()
-    blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    (found,) = [each for each in blocks if re.search(rf"^\s*{re.escape(first_word)}\b", each, re.MULTILINE)]
-    return found
 
 
 @dataclass(frozen=True)
@@ -177,7 +170,7 @@ def test_viewer_has_the_same_energy_and_the_metrics(requests: list[Span], backen
 
 def run(folder: Path, backends: Backends, settings: dict[str, str]) -> str:
     """Run the program of an example by the command of its README, and return its output."""
-    command = ["sh", "-c", block(folder, "opentelemetry-instrument")]
+    command = ["sh", "-c", commands(folder / "README.md", "opentelemetry-instrument")]
     with children.started(command, {**backends.environment, **settings}, cwd=ROOT) as child:
         return end_of(child)
 
@@ -222,12 +215,12 @@ def test_cost_table_has_the_means_of_the_spans(requests: list[Span], backends: B
 
 @pytest.mark.parametrize("folder", [INFERENCE, TRAINING], ids=lambda folder: folder.name)
 def test_install_and_collector_commands_of_the_readme_are_valid(folder: Path) -> None:
-    install = shlex.split(block(folder, "pip install"))
+    install = shlex.split(commands(folder / "README.md", "pip install"))
     assert install[:3] == ["pip", "install", "."]
     assert all(version(name) for name in set(install[3:]) - {"torch", "numpy"})
-    collector = shlex.split(block(folder, "otelcol-contrib"))
+    collector = shlex.split(commands(folder / "README.md", "otelcol-contrib"))
     assert [ROOT / file for file in collector[2::2]] == [LOCAL, JAEGER]
-    assert block(folder, "python examples/cost.py") == "python examples/cost.py traces.jsonl\n"
+    assert commands(folder / "README.md", "python examples/cost.py") == "python examples/cost.py traces.jsonl\n"
 
 
 def test_inference_example(backends: Backends) -> None:

@@ -110,3 +110,10 @@ def substitute(text: str, replacements: Mapping[str, str]) -> str:
 def _script(file: Path, text: str) -> None:
     file.write_text(f"#!/bin/sh\n{text}\n")
     file.chmod(0o755)
+
+
+def commands(readme: Path, first_word: str) -> str:
+    """Return the block of shell commands in a README with a line that begins with a word."""
+    blocks: list[str] = re.findall(r"^```sh\n(.*?)^```$", readme.read_text(), re.MULTILINE | re.DOTALL)
+    (found,) = [text for text in blocks if re.search(rf"^\s*{re.escape(first_word)}\b", text, re.MULTILINE)]
+    return found
