@@ -9,17 +9,21 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
-from opentelemetry.metrics import get_meter_provider
+from opentelemetry.metrics import MeterProvider, get_meter_provider
 
+from opentelemetry.instrumentation.hardware.agent import obstacle
 from opentelemetry.instrumentation.hardware.sdk import import_early
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import FORK_SERVER, helper
 from opentelemetry.instrumentation.hardware.system.limits import shortage
 from opentelemetry.instrumentation.hardware.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from opentelemetry.instrumentation.hardware.spans.readings import Readings
 
 _LOG = logging.getLogger(__name__)
 
@@ -133,7 +137,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
             if provider is None:
                 provider = get_meter_provider()
             if served == FORK_SERVER:
-                telemetry.serve_children(provider, Config.read(kwargs))
+                self._serve_children(provider, Config.read(kwargs))
             if served:
                 return
             if (reason := shortage()) is not None:
@@ -157,6 +161,26 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 telemetry.stop()
                 raise
             telemetry.fail(error)
+
+    def _serve_children(self, provider: MeterProvider, config: Config) -> None:
+        """Measure the spans of the children of a fork server, where nothing is read and no thread of ours runs."""
+        if config.spans == "off":
+            return
+        if config.mode == "agent" and obstacle() is None:
+            from opentelemetry.instrumentation.hardware.spans import shared  # not on Windows
+
+            try:
+                readings: Readings = shared.of_parent(config)
+            except OSError as error:
+                _LOG.info("Spans of the children of this fork server are not measured: %s", error)
+                return
+        else:
+            from opentelemetry.instrumentation.hardware.pipeline.found import find_sources
+            from opentelemetry.instrumentation.hardware.spans import readings as own
+
+            readings = own.Readings(config)  # each child has a session of its own
+            find_sources(config, True, False)  # imports what else each child would import at its first span
+        self._telemetry.record_spans(readings, provider)
 
     def _start_deferred(self) -> None:
         deferred, self._deferred = self._deferred, []

@@ -167,29 +167,6 @@ class Telemetry:
             self.recorder.close()
         return self.recorder.shares
 
-    def serve_children(self, provider: MeterProvider, config: Config) -> None:
-        """Measure the spans of the children of a fork server, where nothing is read and no thread of ours runs."""
-        if config.spans == "off":
-            return
-        if config.mode == "agent" and obstacle() is None:
-            from opentelemetry.instrumentation.hardware.spans import shared  # not on Windows
-
-            try:
-                descriptor = shared.open_parent()
-            except OSError as error:
-                _LOG.info("Spans of the children of this fork server are not measured: %s", error)
-                return
-            try:
-                self.record_spans(shared.AgentReadings(descriptor, config), provider)
-            finally:
-                os.close(descriptor)
-            return
-        from opentelemetry.instrumentation.hardware.pipeline.found import find_sources
-        from opentelemetry.instrumentation.hardware.spans.readings import Readings
-
-        self.record_spans(Readings(config), provider)  # each child has a session of its own
-        find_sources(config, True, False)  # imports what else each child would import at its first span
-
     def _start_agent(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> bool:
         """Start an agent, which reports instead of this process. Returns False if no agent can."""
         if (reason := obstacle()) is not None:

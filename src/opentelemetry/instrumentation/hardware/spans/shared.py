@@ -23,6 +23,8 @@ from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
 from opentelemetry.instrumentation.hardware.system.tree import runs
 
+_NAME: Final = "otel-hardware"  # which /proc shows
+
 _ROOMS: Final = 64  # devices that the memory has room for. Memory is used only for what was written.
 
 _MAP_FIXED: Final = 0x10  # of mmap(2)
@@ -34,9 +36,6 @@ _SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))  # bytes of 
 _PLACES: Final = 64  # of the first page, which are used: OPEN of them, and then for processes with open spans
 
 _POLL: Final = 0.1  # seconds between two checks of the agent whether a span is open
-
-
-_NAME: Final = "otel-hardware"
 
 
 def create() -> int:
@@ -54,20 +53,6 @@ def create() -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def open_parent() -> int:
-    """Open the file of the parent process and return its descriptor.
-
-    Raises:
-        OSError: It has none.
-    """
-    with os.scandir(f"/proc/{os.getppid()}/fd") as entries:
-        for entry in entries:
-            with suppress(OSError):  # it was closed in the meantime
-                if os.readlink(entry.path).startswith(f"/memfd:{_NAME} "):
-                    return os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
-    raise FileNotFoundError("the program has no agent that measures spans")
 
 
 def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryview[float]:
@@ -170,6 +155,24 @@ class AgentReadings(Readings):
     def has_accelerators(self) -> bool:  # type: ignore[override]
         """Return whether the agent has found accelerators, or has not looked yet."""
         return not self.span_rows or any(rows.kind == ACCELERATOR for rows in self.span_rows)
+
+
+def of_parent(config: Config) -> AgentReadings:
+    """Return the readings that the parent process has of its agent.
+
+    Raises:
+        OSError: It has none.
+    """
+    with os.scandir(f"/proc/{os.getppid()}/fd") as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # it was closed in the meantime
+                if os.readlink(entry.path).startswith(f"/memfd:{_NAME} "):
+                    descriptor = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
+                    try:
+                        return AgentReadings(descriptor, config)
+                    finally:
+                        os.close(descriptor)
+    raise FileNotFoundError("the program has no agent that measures spans")
 
 
 def _room(memory: memoryview[float], room: int) -> memoryview[float]:
