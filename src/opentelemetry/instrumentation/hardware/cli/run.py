@@ -109,9 +109,8 @@ def _run_alone(arguments: argparse.Namespace, config: Config, signals: Signals) 
             interval = None if top.is_terminal() else arguments.interval
             top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
         else:
-            printed = [sys.stdout.fileno()] if "console" in exporters.selected(os.environ) else []
-            pipes = [each for each in printed if stat.S_ISFIFO(os.fstat(each).st_mode)]
-            signals.wait(arguments.duration, *pipes)  # a pipe is ready when its reader has closed it
+            prints = "console" in exporters.selected(os.environ) and stat.S_ISFIFO(os.fstat(1).st_mode)
+            signals.wait(arguments.duration, *([1] if prints else []))  # a pipe is ready when its reader has closed it
     return exit_status(exports)
 
 
