@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from opentelemetry.instrumentation.instrumentor import BaseInstrumentor  # type: ignore[attr-defined]
 from opentelemetry.metrics import MeterProvider, get_meter_provider
@@ -21,9 +21,6 @@ from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import FORK_SERVER, helper
 from opentelemetry.instrumentation.hardware.system.limits import shortage
 from opentelemetry.instrumentation.hardware.telemetry import Telemetry
-
-if TYPE_CHECKING:
-    from opentelemetry.instrumentation.hardware.spans.readings import Readings
 
 _LOG = logging.getLogger(__name__)
 
@@ -166,6 +163,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
         """Measure the spans of the children of a fork server, where nothing is read and no thread of ours runs."""
         if config.spans == "off":
             return
+        from opentelemetry.instrumentation.hardware.spans.readings import Readings
+
         if config.mode == "agent" and obstacle() is None:
             from opentelemetry.instrumentation.hardware.spans import shared  # not on Windows
 
@@ -176,9 +175,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
                 return
         else:
             from opentelemetry.instrumentation.hardware.pipeline.found import find_sources
-            from opentelemetry.instrumentation.hardware.spans import readings as own
 
-            readings = own.Readings(config)  # each child has a session of its own
+            readings = Readings(config)  # each child has a session of its own
             find_sources(config, True, False)  # imports what else each child would import at its first span
         self._telemetry.record_spans(readings, provider)
 

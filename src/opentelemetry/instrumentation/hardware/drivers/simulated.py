@@ -115,7 +115,7 @@ class SimulatedHost(Files):
         raise _missing(f"{_GROUP}/{name}")
 
     def _process(self, first: bytes, content: bytes) -> bytes:
-        """Return the status of the program, whose CPU time goes on from that at the first reading."""
+        """Return the status of the program. Its CPU time continues from that at the first reading."""
         before, _, _ = first.rpartition(b") ")
         start, end, rest = content.rpartition(b") ")
         columns = rest.split(b" ")

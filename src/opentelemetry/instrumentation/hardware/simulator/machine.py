@@ -237,5 +237,5 @@ def announce(setting: str, spec: Spec, vendor: str) -> None:
 
 @cache
 def machine(spec: Spec, speed: float | None) -> Machine:
-    """Return the simulated machine of this process: it goes on when a source is opened again."""
+    """Return the simulated machine of this process. It continues when a source is opened again."""
     return Machine(spec, speed=speed or 1.0)
