@@ -162,7 +162,7 @@ PROTOCOLS = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
         ),
         (
             {"OTEL_CONFIG_FILE": "/no/such/file.yaml"},
-            ("configuration", "OTEL_CONFIG_FILE=/no/such/file.yaml does not exist", "correct or unset it"),
+            ("configuration", "OTEL_CONFIG_FILE=/no/such/file.yaml is not a file", "correct or unset it"),
         ),
         (
             {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, hardware", "OTEL_METRICS_EXPORTER": "console"},

@@ -19,6 +19,7 @@ from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.cli import main
 from opentelemetry.instrumentation.hardware.drivers.capture import Replay
+from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP
 
 COMMAND = ["otel-hardware", "record"]
 
@@ -101,6 +102,24 @@ def test_unavailable_source_is_recorded_with_exit_status_1(tmp_path: Path) -> No
     replay = Replay(lines)
     with pytest.raises(FileNotFoundError):
         replay.files().space(str(tmp_path / "nothing"))
+
+
+def test_source_that_cannot_be_loaded_is_one_sentence(tmp_path: Path) -> None:
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{SOURCE_GROUP}]\nwidgets = acme_nowhere:Widgets\n")
+    done = run([*COMMAND, "widgets"], {"PYTHONPATH": str(tmp_path)})
+    why = "ModuleNotFoundError: No module named 'acme_nowhere'"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"otel-hardware: widgets: it cannot be loaded: {why}\n"
+
+
+def test_record_names_the_endpoint_that_it_records() -> None:
+    _, lines, errors = _record("openmetrics", "--ticks", "1", "--openmetrics", "a=http://[::1]:1/,b=http://[::1]:2/")
+    first = "otel-hardware: only openmetrics:a is recorded; to record openmetrics:b, configure it alone"
+    assert errors.splitlines()[0] == first
+    assert len([line for line in lines if line.startswith('["http", "get"')]) == 1
 
 
 def test_record_help_has_only_settings_that_a_source_reads() -> None:

@@ -77,9 +77,8 @@ def export(environ: MutableMapping[str, str]) -> Iterator[Finding]:
                 part, "note", "configuration", f"{file} configures the SDK; the variables for exporters are not used"
             )
         else:
-            yield Finding(
-                part, "wrong", "configuration", f"OTEL_CONFIG_FILE={file} does not exist", "correct or unset it"
-            )
+            text = f"OTEL_CONFIG_FILE={file} is not a file"
+            yield Finding(part, "wrong", "configuration", text, "correct or unset it")
         return
     words = exporters.selected(environ)
     if not words:

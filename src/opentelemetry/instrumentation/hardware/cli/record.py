@@ -86,8 +86,14 @@ def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
     lines = io.StringIO()  # not the output: the source would take a full disk or a closed pipe for an error of its own
     drivers = capture.Record(Drivers(), lines, arguments.source, _header(config, pid), mask, mask_answer=mask.answer)
     config = config.changed(sources=[arguments.source])
-    of_host = discover()[arguments.source]().of_all_processes
-    runner = pipeline.Session(config, pid, drivers=lambda name: drivers, all_processes=of_host).runners[0]
+    try:
+        of_host = discover()[arguments.source]().of_all_processes
+    except (Exception, SystemExit) as error:  # a package of somebody else
+        return Problem(arguments.source, f"it cannot be loaded: {type(error).__name__}: {error}")
+    session = pipeline.Session(config, pid, drivers=lambda name: drivers, all_processes=of_host)
+    runner, *others = session.runners
+    if others:
+        say(f"only {runner.name} is recorded; to record {others[0].name}, configure it alone")
     try:
         for tick in range(arguments.ticks):
             if tick:
