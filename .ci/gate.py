@@ -34,6 +34,7 @@ PATIENCE = 5.0  # seconds to wait for a command to exit after Ctrl-C before it i
 # Debian packages that tests need, with a command of each.
 DEBIAN = {
     "g++": "g++",
+    "gcc-mingw-w64-x86-64": "x86_64-w64-mingw32-gcc",
     "jq": "jq",
     "lm-sensors": "sensors",
     "openssl": "openssl",
@@ -42,6 +43,7 @@ DEBIAN = {
     "rocm-smi": "rocm-smi",
     "strace": "strace",
     "systemd": "systemd-analyze",
+    "wine": "wine",
 }
 
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"

@@ -42,6 +42,8 @@ PACKAGES = {
     "rocm-smi": "rocm-smi",
     "sensors": "lm-sensors",
     "systemd-analyze": "systemd",
+    "wine": "wine",
+    "x86_64-w64-mingw32-gcc": "gcc-mingw-w64-x86-64",
 }
 
 
@@ -175,6 +177,19 @@ PYTHON = Recipe(
     needs="python3",
 )
 
+# Python for Windows with what the package depends on, Wine's files of a Windows, and a simulated NVML.
+WINDOWS = replace(
+    JAEGER,
+    folder="windows",
+    product="python/python.exe",
+    command=("sh", "build.sh"),
+    usually="1 minute",
+    what=(),
+    needs="wine",
+    compiler="apt-get install wine wine64 gcc-mingw-w64-x86-64",
+    reads=(SOURCES / "fakenvml" / "fakenvml.c",),
+)
+
 VIEWER = replace(
     JAEGER,
     folder="otel-desktop-viewer",
@@ -218,6 +233,11 @@ def kube_apiserver() -> Path:
 def python_tools() -> Path:
     """Return a Python with the packages of `PYTHON`, to be started with `-m`."""
     return _made(PYTHON)
+
+
+def windows() -> Path:
+    """Return the Python of a Windows, to be started with Wine. Its prefix and packages are beside its folder."""
+    return _made(WINDOWS)
 
 
 def jaeger() -> Path:

@@ -21,6 +21,7 @@ from tests.tools import (
     PYTHON,
     VICTORIAMETRICS,
     VIEWER,
+    WINDOWS,
     Missing,
     build,
     fake_nvml,
@@ -28,7 +29,7 @@ from tests.tools import (
 )
 
 # What the suite needs, and what only a slow run needs, which is built if it is named.
-SUITE = (OTELCOL, JAEGER, VIEWER, VICTORIAMETRICS, HELM, PYTHON)
+SUITE = (OTELCOL, JAEGER, VIEWER, VICTORIAMETRICS, HELM, PYTHON, WINDOWS)
 SLOW = (KUBERNETES,)
 
 

@@ -46,7 +46,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifndef _WIN32
 #include <sys/file.h>
+#endif
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -110,9 +112,11 @@ static void refresh(void) {
     const char *path = getenv("FAKE_NVML_STATE");
     struct stat now;
     if (!path || stat(path, &now)) return;
+#ifndef _WIN32 /* where the time of a change is in seconds: the file is read again at each call */
     if (lines && now.st_ino == seen.st_ino && now.st_mtim.tv_sec == seen.st_mtim.tv_sec &&
         now.st_mtim.tv_nsec == seen.st_mtim.tv_nsec)
         return;
+#endif
     int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0) return;
     fstat(file, &now);
@@ -372,7 +376,9 @@ static int open_load(const Device *d, Load *l) {
         l->level = strtod(of, NULL);
     } else if (words == 5 && !strcmp(kind, "follow") && (l->file = open(of, O_RDONLY | O_CLOEXEC)) >= 0) {
         struct stat now;
+#ifndef _WIN32
         flock(l->file, LOCK_SH);
+#endif
         fstat(l->file, &now);
         l->count = now.st_size / sizeof(Change);
     } else {

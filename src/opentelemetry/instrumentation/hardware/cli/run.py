@@ -110,6 +110,7 @@ def _run_alone(arguments: argparse.Namespace, config: Config, signals: Signals) 
             top.show(session, signals, interval, arguments.duration, lambda: note(target, exports))
         else:
             prints = "console" in exporters.selected(os.environ) and stat.S_ISFIFO(os.fstat(1).st_mode)
+            prints = prints and sys.platform != "win32"  # where select() takes no pipes
             signals.wait(arguments.duration, *([1] if prints else []))  # a pipe is ready when its reader has closed it
     return exit_status(exports)
 

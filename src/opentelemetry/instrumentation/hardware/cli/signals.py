@@ -15,7 +15,7 @@ def _known(*names: str) -> tuple[int, ...]:
     return tuple(number for name in names if (number := getattr(signal, name, None)) is not None)
 
 
-ENDING = _known("SIGINT", "SIGTERM", "SIGHUP")  # signals that ask a program to end
+ENDING = _known("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # signals that ask a program to end
 
 # Those that end also what ignores them at start: a shell lets its background commands ignore SIGINT. SIGHUP is not one,
 # because nohup lets a command ignore it so that it outlives the terminal.

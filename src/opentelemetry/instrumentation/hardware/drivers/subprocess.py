@@ -49,8 +49,10 @@ class Tool(NamedTuple):
         """Return the absolute path. A name is never looked up in the current folder, even if PATH contains it.
 
         Raises:
-            Unavailable: The tool is not installed.
+            Unavailable: The tool is not installed, or this is Windows.
         """
+        if sys.platform == "win32":
+            raise Unavailable(f"{self.name} is not run on Windows")
         folders = _absolute(os.pathsep.join([os.environ.get("PATH", os.defpath), *self.folders]))
         path = shutil.which(self.path or self.name, path=folders)
         if path is None:

@@ -81,10 +81,14 @@ class Host(Source):
         self._interfaces = _Columns(
             c.INTERFACE, Interface._fields, [each for each in _INTERFACE if self._wants[each[1]]]
         )
-        if not self._machine.pressure():
+        is_linux = self._machine.linux
+        if is_linux and not self._machine.pressure():
             self.unsupported.append(f"{c.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
         if not self._machine.disks():
-            self.unsupported.append(f"{c.SYSTEM_DISK_IO.name}: no disk in /proc/diskstats has a device in /sys/block")
+            reason = "no disk in /proc/diskstats has a device in /sys/block" if is_linux else "psutil reports no disk"
+            self.unsupported.append(f"{c.SYSTEM_DISK_IO.name}: {reason}")
+        if not is_linux and self._machine.memory()[1] is None:
+            self.unsupported.append(f"{c.SYSTEM_PAGING_USAGE.name}: Windows' performance counters are disabled")
         for name in set(config.interfaces or ()) - set(self._machine.interfaces(config.interfaces)):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 

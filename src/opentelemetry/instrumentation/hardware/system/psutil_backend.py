@@ -43,7 +43,7 @@ _ATTRIBUTES = (
 
 
 class PsutilMachine:
-    """The local machine through psutil. Tested on Linux, and with recorded values of macOS and Windows.
+    """The local machine through psutil. Tested on Linux, on Windows under Wine, and with recorded values of macOS.
 
     Args:
         psutil: Calls a function of psutil by its name; see :meth:`.drivers.python_module.PythonModule.call`.
@@ -84,10 +84,14 @@ class PsutilMachine:
         one, five, fifteen = self._psutil("getloadavg")
         return one, five, fifteen
 
-    def memory(self) -> tuple[Memory, Swap]:
-        """Memory and swap space, from one reading."""
-        memory, swap = self._psutil("virtual_memory"), self._psutil("swap_memory")
-        return Memory(memory["total"], memory["available"]), Swap(swap["total"], swap["free"])
+    def memory(self) -> tuple[Memory, Swap | None]:
+        """Memory and swap space, which is None on a Windows without performance counters."""
+        memory = self._psutil("virtual_memory")
+        swap = None
+        with suppress(RuntimeError):
+            each = self._psutil("swap_memory")
+            swap = Swap(each["total"], each["free"])
+        return Memory(memory["total"], memory["available"]), swap
 
     def total_memory(self) -> int | None:
         """Memory in bytes. On Linux this does not read ``/proc/meminfo``, which can hang."""
@@ -186,7 +190,7 @@ class PsutilMachine:
             supported = []
             for name in _ATTRIBUTES:
                 with suppress(ValueError):  # psutil does not have it on this system
-                    self._psutil("Process.as_dict", pid, [name])
+                    self._of_process("as_dict", pid, [name])
                     supported.append(name)
             self._attributes = supported
         each = self._attributes_of(pid, self._attributes)
@@ -220,20 +224,31 @@ class PsutilMachine:
         Raises:
             ProcessLookupError: The process has ended, or is a zombie.
         """
-        try:
-            attributes = self._psutil("Process.as_dict", pid, names)
-        except Exception as error:
-            if type(error).__name__ == "NoSuchProcess":
-                raise ProcessLookupError(ESRCH, "the process has ended", str(pid)) from None
-            raise
+        attributes = self._of_process("as_dict", pid, names)
         if attributes["memory_info"] is None or attributes["cpu_times"] is None:
             raise ProcessLookupError(ESRCH, "the process has ended", str(pid))
         return attributes
 
+    def _of_process(self, method: str, pid: int, *arguments: object) -> Any:
+        """Call a method of psutil.Process.
+
+        Raises:
+            ProcessLookupError: The process has ended.
+        """
+        try:
+            return self._psutil(f"Process.{method}", pid, *arguments)
+        except Exception as error:
+            if type(error).__name__ in ("NoSuchProcess", "ZombieProcess"):
+                raise ProcessLookupError(ESRCH, "the process has ended", str(pid)) from None
+            raise
+
     def descendants(self, pid: int, max_age: float = 0.0) -> Sequence[int]:
-        """The PIDs of all descendants of a process, at most so many seconds old."""
+        """The PIDs of all descendants of a process, at most so many seconds old; none if it has ended."""
         del max_age
-        return [int(child) for child in self._psutil("Process.children", pid, True)]
+        try:
+            return [int(child) for child in self._of_process("children", pid, True)]
+        except ProcessLookupError:
+            return []
 
     def tree(self, pid: int, max_age: float = 0.0) -> Sequence[TreeProcess]:
         """A process and its descendants, each behind its parent. Descendants that cannot be read are left out.
@@ -262,8 +277,8 @@ class PsutilMachine:
     def limits(self, pid: int) -> ProcessLimits:
         """CPUs and memory that a process may use."""
         try:
-            cpus = len(self._psutil("Process.cpu_affinity", pid))
-        except Unavailable:
+            cpus = len(self._of_process("cpu_affinity", pid))
+        except (Unavailable, ProcessLookupError):
             cpus = self._psutil("cpu_count", True) or 1
         return ProcessLimits(cpus, None)
 

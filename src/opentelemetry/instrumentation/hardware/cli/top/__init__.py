@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def is_terminal() -> bool:
     """Whether the view can be shown."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    has_type = sys.platform == "win32" or os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stdin.isatty() and sys.stdout.isatty() and has_type
 
 
 def _missing() -> str:

@@ -104,7 +104,7 @@ class ProcessReader:
 
         found: dict[int, Process] = {}
         for pid in pids:
-            with suppress(psutil.Error):  # it has ended
+            with suppress(psutil.Error, OSError):  # it has ended, or Windows does not allow to read it
                 found[pid] = self._read(pid)
         return found
 

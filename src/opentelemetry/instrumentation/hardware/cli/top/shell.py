@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, redirect_stderr, suppress
@@ -123,7 +124,7 @@ class Shell(App[None]):
     def on_mount(self) -> None:
         self._terminal = self.size
         self._redirection.enter_context(redirect_stderr(self._messages))  # they would be printed over the view
-        if self._signals is not None:
+        if self._signals is not None and sys.platform != "win32":  # where Ctrl-C is a key, and loops have no readers
             asyncio.get_running_loop().add_reader(self._signals.fileno(), self._take_signal)
         if self._duration is not None:
             self.set_timer(self._duration, self.exit)
