@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,12 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.visible import RULE
 
 if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.settings import Config
+
+_WINDOWS = "C:\\Windows\\System32\\nvml.dll"
+
+_SIGNS = "neither /sys/module/nvidia nor /proc/driver/nvidia exists"
+if sys.platform == "win32":
+    _SIGNS = f"{_WINDOWS} does not exist"
 
 
 class Nvidia(AcceleratorSource):
@@ -31,14 +38,11 @@ class Nvidia(AcceleratorSource):
         "/sys/devices/gpu.0/load",  # with a kernel that has nvgpu built in
         "/dev/dxg",  # a container in WSL
         "/usr/lib/wsl/lib/libnvidia-ml.so.1",
-        "C:\\Windows\\System32\\nvml.dll",
+        _WINDOWS,
     )
     settings = ("nvml", "nvidia_smi")
     modules = (f"{__name__}.driver", f"{__name__}.tool", f"{__name__}.jetson", "pynvml")
-    absent = (
-        "no NVIDIA driver is loaded: neither /sys/module/nvidia nor /proc/driver/nvidia exists; if NVML works here, "
-        f"set {PREFIX}NVML to the path of libnvidia-ml.so.1"
-    )
+    absent = f"no NVIDIA driver is loaded: {_SIGNS}; if NVML works here, set {PREFIX}NVML to the path of its library"
     fix = (
         "nvidia-smi should work in the same environment; in a container the NVIDIA Container Toolkit brings the library"
     )
