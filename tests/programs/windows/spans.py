@@ -1,7 +1,7 @@
 """Spans and metrics of a Windows program that uses the GPU of the simulated NVML: windows/spans.py STATE
 
-STATE is a file of tests.tools.nvml without processes. Prints the attributes of a span of this process and of one of a
-child, the total of a measured block, and the names of the metrics, as JSON.
+STATE is a file of tests.tools.nvml without processes. Prints what this process and a child have observed, and the
+energy of a measured block, as JSON.
 """
 
 import ctypes
@@ -30,36 +30,28 @@ def use_the_gpu(state: str) -> None:
     ctypes.CDLL("msvcrt")._putenv(f"FAKE_NVML_STATE={own}".encode())  # os.environ is not that of another library
 
 
-def span(state: str) -> dict[str, object]:
-    """Return the attributes of a span of two seconds."""
+def observed(state: str) -> dict[str, object]:
+    """Return the attributes of a span of two seconds, and the names of the metrics of this process."""
     use_the_gpu(state)
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    reader, exporter, provider = InMemoryMetricReader(), InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
+    HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]))
     time.sleep(3)  # Wine is slow to load the library
     with provider.get_tracer("test").start_as_current_span("work"):
         time.sleep(2)
-    return dict(exporter.get_finished_spans()[0].attributes or {})
-
-
-def span_of_child(state: str) -> dict[str, object]:
-    """Return the attributes of a span of a new process."""
-    HardwareInstrumentor().instrument()
-    return span(state)
-
-
-if __name__ == "__main__":
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader])
-    HardwareInstrumentor().instrument(meter_provider=meters)
-    found: dict[str, object] = {"span": span(sys.argv[1])}
-    with multiprocessing.Pool(1) as pool:
-        found["child"] = pool.apply(span_of_child, sys.argv[1:])
-    with measure() as block:
-        time.sleep(1)
-    found["measured"] = block.energy
     data = reader.get_metrics_data()
     assert data is not None
     metrics = [each for of in data.resource_metrics for scope in of.scope_metrics for each in scope.metrics]
-    found["metrics"] = [each.name for each in metrics]
-    meters.shutdown()
-    print(json.dumps(found))
+    return {
+        "span": dict(exporter.get_finished_spans()[0].attributes or {}),
+        "metrics": [each.name for each in metrics],
+    }
+
+
+if __name__ == "__main__":
+    found = [observed(sys.argv[1])]
+    with multiprocessing.Pool(1) as pool:
+        found.append(pool.apply(observed, sys.argv[1:]))
+    with measure() as block:
+        time.sleep(1)
+    print(json.dumps([*found, block.energy]))

@@ -12,7 +12,6 @@ import struct
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
 
@@ -20,8 +19,6 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
-
-HAS_LOCKS: Final = fcntl is not None  # whether the operating system has record locks
 
 _HELD = (errno.EACCES, errno.EAGAIN)  # another process has the lock
 

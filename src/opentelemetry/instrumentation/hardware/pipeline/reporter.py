@@ -14,17 +14,22 @@ closing it must not release the lock of the host.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
+import sys
 from collections.abc import Collection, MutableMapping
 from contextlib import suppress
 
-from opentelemetry.instrumentation.hardware.pipeline.lock_file import HAS_LOCKS, HostileError, LockFile, folders
+from opentelemetry.instrumentation.hardware.pipeline.lock_file import HostileError
 from opentelemetry.instrumentation.hardware.settings import JOB, PREFIX
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 from opentelemetry.instrumentation.hardware.system.job import byte_of, job_of
 from opentelemetry.instrumentation.hardware.system.tree import runs
+
+if sys.platform == "win32":
+    from opentelemetry.instrumentation.hardware.pipeline.windows_lock import LockFile, folders
+else:
+    from opentelemetry.instrumentation.hardware.pipeline.lock_file import LockFile, folders
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,8 +92,6 @@ class Reporter:
         return self.holds or self.mode == "always"
 
     def _update(self, idle: bool) -> bool:
-        if not HAS_LOCKS:
-            return True
         try:
             file = self._current_file()
             if idle and file.is_locked(self._byte + 1):
@@ -118,7 +121,7 @@ class Reporter:
             Those that this process reports: all that no other process of the job has locked, or all if no lock can be
             used.
         """
-        if not HAS_LOCKS or (self._file is None and not ids):
+        if self._file is None and not ids:
             return ids
         try:
             file = self._current_file()
@@ -181,8 +184,6 @@ class Reporter:
         Raises:
             OSError: There is none.
         """
-        if not HAS_LOCKS:
-            raise OSError(errno.ENOSYS, "no file locks on this system")
         problems = []
         for folder, create in folders(self._environ):
             file = None
@@ -205,7 +206,7 @@ class Reporter:
 
         Anybody can lock the same byte of another file, so the user of the process counts.
         """
-        if self._user == os.geteuid():
+        if sys.platform == "win32" or self._user == os.geteuid():
             return False
         number = str(byte).encode()
         with suppress(OSError), open("/proc/locks", "rb") as locks:  # it also lists processes that /proc hides
