@@ -6,17 +6,17 @@ import threading
 import time
 
 from opentelemetry.instrumentation.hardware.cli import main
+from opentelemetry.instrumentation.hardware.cli.signals import Signals
 
 
-def interrupt(number: int, default: object) -> None:
-    """Raise a signal a second after it has got a handler."""
-    while signal.getsignal(number) is default:
+def interrupt(number: int) -> None:
+    """Raise a signal a second after it has got the handler of `Signals`."""
+    while getattr(signal.getsignal(number), "__module__", "") != Signals.__module__:
         time.sleep(0.05)
     time.sleep(1)
     signal.raise_signal(number)
 
 
 if __name__ == "__main__":
-    chosen = getattr(signal, sys.argv[1])
-    threading.Thread(target=interrupt, args=(chosen, signal.getsignal(chosen)), daemon=True).start()
+    threading.Thread(target=interrupt, args=[getattr(signal, sys.argv[1])], daemon=True).start()
     sys.exit(main(["run"]))

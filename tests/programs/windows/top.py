@@ -1,6 +1,7 @@
 """The live view on Windows, without a terminal. Prints the screen after some readings, and the page of a GPU."""
 
 import asyncio
+import time
 
 from opentelemetry.instrumentation.hardware.cli.signals import ENDING, Signals
 from opentelemetry.instrumentation.hardware.cli.top.app import Top
@@ -9,16 +10,26 @@ from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessRead
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 
+PATIENCE = 60.0  # seconds
+
 
 async def show(app: Top) -> None:
-    """Print the screen, and that of the page of the first GPU."""
+    """Print the screen as soon as it shows a GPU, and then that of the page of this GPU."""
     async with app.run_test(size=(120, 40)) as pilot:
-        for key in ("", "enter"):
+        for key, sign in (("", "GPU 0"), ("enter", "GPU-")):
             if key:
                 await pilot.press(key)
-            await asyncio.sleep(6)
-            for strip in app.screen._compositor.render_strips():
-                print("".join(segment.text for segment in strip).rstrip().encode("ascii", "replace").decode())
+            end = time.monotonic() + PATIENCE
+            while sign not in (screen := text_of(app)) and time.monotonic() < end:
+                await asyncio.sleep(0.1)
+            print(screen)
+
+
+def text_of(app: Top) -> str:
+    """Return the text of the screen, without characters that are not ASCII."""
+    strips = app.screen._compositor.render_strips()
+    lines = ("".join(segment.text for segment in strip) for strip in strips)
+    return "\n".join(line.rstrip().encode("ascii", "replace").decode() for line in lines)
 
 
 if __name__ == "__main__":

@@ -213,6 +213,17 @@ def test_zombie_process_keeps_its_values_and_uptime() -> None:
     assert not series_of(late, c.PROCESS_UPTIME), "the time of its end is unknown"
 
 
+def test_process_that_is_reaped_during_a_reading_keeps_its_tree() -> None:
+    with _child(NEST) as child, opened("process", pid=child.pid) as source:
+        alive = all_of(source)
+        (below,) = child.children()
+        child.kill()
+        below.kill()
+        child.wait()
+        late = dict(source.read_slow())
+    assert series_of(late, c.PROCESS_TREE_COUNT) == series_of(alive, c.PROCESS_TREE_COUNT) != {}
+
+
 def test_ending_process_without_memory_has_no_memory_metrics() -> None:
     """A process that ends has no memory any more for a moment before it is a zombie."""
     machine = foreign(0)

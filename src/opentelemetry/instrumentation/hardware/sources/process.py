@@ -188,8 +188,12 @@ class Process(Source):
     def read_slow(self) -> Iterator[Point]:
         """Read the limits and walk the tree; after the end of the process, repeat the values of the last walk."""
         if self._last_alive is not None and self._end is None:
-            self._read_limits()
-            self._tree_points = list(self._walk())
+            try:
+                self._read_limits()
+                self._tree_points = list(self._walk())
+            except OSError:
+                if self._is_own:
+                    raise
         yield from self._tree_points
 
     def _walk(self) -> Iterator[Point]:
