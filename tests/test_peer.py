@@ -1,7 +1,8 @@
-"""Together with opentelemetry-instrumentation-system-metrics, which reports some of the same metrics."""
+"""Beside opentelemetry-instrumentation-system-metrics, which reports some of the same metrics, and New Relic."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,32 @@ def test_auto_instrumentation_with_system_metrics_warns_once() -> None:
     assert outcome.returncode == 0
     assert outcome.stderr.count(SWITCH) == 1, outcome.stderr
     assert {scope.name for scope in sink.scopes} == {OURS, THEIRS}
+
+
+_NEW_RELIC = """\
+import time
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+reader = InMemoryMetricReader()
+HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]))
+while not reader.get_metrics_data():
+    time.sleep(0.1)
+
+import newrelic.agent
+
+assert not newrelic.agent.application().active
+time.sleep(1)
+assert not newrelic.agent.application().active
+newrelic.agent.register_application(timeout=10)
+assert newrelic.agent.application().active
+"""
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 15), reason="New Relic has no wheel for Python 3.15")
+def test_new_relic_is_not_registered_before_the_program_does() -> None:
+    """In a server that loads its application and forks then, New Relic would report nothing of the workers."""
+    settings = {"NEW_RELIC_DEVELOPER_MODE": "true", "NEW_RELIC_LICENSE_KEY": "0" * 40, "NEW_RELIC_LOG": "stderr"}
+    outcome = children.run(["newrelic-admin", "run-program", sys.executable, "-c", _NEW_RELIC], settings)
+    assert outcome.returncode == 0, outcome.stderr

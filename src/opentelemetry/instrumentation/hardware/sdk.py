@@ -17,8 +17,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
-from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, get_tracer_provider
+from opentelemetry.trace import NoOpTracerProvider
 
+from opentelemetry import trace
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
 from opentelemetry.instrumentation.hardware.model import Event
 from opentelemetry.instrumentation.hardware.version import __version__
@@ -42,12 +43,21 @@ _MOST_SERIES = 1000
 # -- spans
 
 
+def tracer_provider() -> Any:
+    """Return the global TracerProvider; None if none is set.
+
+    New Relic's agent wraps ``get_tracer_provider()``: the first call registers the program. In a server that forks its
+    workers later, these would report nothing.
+    """
+    return getattr(trace, "_TRACER_PROVIDER", None)
+
+
 def exports_spans(provider: Any) -> bool:
     """Whether spans of a TracerProvider may be seen by anybody: it has a processor, or is not the SDK's.
 
     Nothing public says which processors a provider has.
     """
-    if isinstance(provider, (ProxyTracerProvider, NoOpTracerProvider)) or getattr(provider, "_disabled", False):
+    if provider is None or isinstance(provider, NoOpTracerProvider) or getattr(provider, "_disabled", False):
         return False
     return _has_others(getattr(provider, "_active_span_processor", None))
 
@@ -59,7 +69,7 @@ def exports_any_spans() -> bool:
     """
     from opentelemetry.sdk.trace import TracerProvider
 
-    if exports_spans(get_tracer_provider()):
+    if exports_spans(tracer_provider()):
         return True
     made = [each for each in gc.get_objects() if issubclass(type(each), TracerProvider)]
     return any(exports_spans(provider) for provider in made)

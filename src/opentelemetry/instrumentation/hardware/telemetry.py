@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from opentelemetry.metrics import MeterProvider, get_meter_provider
-from opentelemetry.trace import get_tracer_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, obstacle
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
@@ -29,6 +28,7 @@ from opentelemetry.instrumentation.hardware.sdk import (
     is_proxy,
     resource_of,
     restart_readers,
+    tracer_provider,
 )
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
@@ -175,7 +175,7 @@ class Telemetry:
 
         def resource() -> Mapping[str, object]:
             """Return that of the application, from the first of its providers that is the SDK's."""
-            return next(filter(None, map(resource_of, (provider, get_meter_provider(), get_tracer_provider()))), {})
+            return next(filter(None, map(resource_of, (provider, get_meter_provider(), tracer_provider()))), {})
 
         def give_up() -> None:
             with self.lock:

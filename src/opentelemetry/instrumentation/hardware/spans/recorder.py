@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace import Span, TracerProvider
-from opentelemetry.trace import NoOpTracerProvider, ProxyTracerProvider, SpanKind, get_current_span, get_tracer_provider
+from opentelemetry.trace import NoOpTracerProvider, SpanKind, get_current_span
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import sdk
@@ -109,7 +109,7 @@ class SpanRecorder:
     def _check_global(self) -> None:
         """Expect spans if there is a global TracerProvider. It may have been made before."""
         session = self._session
-        if session is not None and not isinstance(get_tracer_provider(), (ProxyTracerProvider, NoOpTracerProvider)):
+        if session is not None and not isinstance(sdk.tracer_provider(), NoOpTracerProvider | None):
             session.expect_spans()
 
     def _provider_changed(self, provider: TracerProvider) -> None:
