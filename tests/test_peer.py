@@ -45,6 +45,41 @@ def test_auto_instrumentation_with_system_metrics_warns_once() -> None:
     assert {scope.name for scope in sink.scopes} == {OURS, THEIRS}
 
 
+_CONFIGURED = """\
+import sys, time
+from opentelemetry.instrumentation.system_metrics import SystemMetricsInstrumentor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+
+spans = TracerProvider()  # the hardware is read for spans, also if no metric is exported
+spans.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+names, readers = sys.argv[1].split(), [InMemoryMetricReader()] * (sys.argv[2] == "exported")
+provider = MeterProvider(readers)
+SystemMetricsInstrumentor(config=dict.fromkeys(names)).instrument(meter_provider=provider)
+HardwareInstrumentor().instrument(meter_provider=provider)
+HardwareInstrumentor()._telemetry.session.read_now(60)
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "readers", "warnings"),
+    [
+        ("process.memory.usage", "exported", 1),
+        ("process.memory.usage", "not exported", 0),
+        ("process.runtime.memory cpython.gc.collections", "exported", 0),  # what Elastic's distribution leaves on
+    ],
+)
+def test_warns_only_of_metrics_that_are_exported_twice(names: str, readers: str, warnings: int) -> None:
+    outcome = children.run([sys.executable, "-c", _CONFIGURED, names, readers])
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stderr.count(SWITCH) == warnings, outcome.stderr
+
+
 _NEW_RELIC = """\
 import time
 from opentelemetry.sdk.metrics import MeterProvider

@@ -180,9 +180,10 @@ def set_name(instrument: Any, name: str) -> None:
         instrument.name = name
 
 
-def is_instrumented(instrumentor: object) -> bool:
-    """Whether a class of instrumentors is active. Its only instance would be made by asking for it."""
-    return bool(getattr(getattr(instrumentor, "_instance", None), "is_instrumented_by_opentelemetry", False))
+def metrics_of(instrumentor: object) -> Collection[str]:
+    """Return the names of what SystemMetricsInstrumentor reports. Its instance would be made by asking for it."""
+    instance = getattr(instrumentor, "_instance", None)
+    return getattr(instance, "_config", ()) if getattr(instance, "is_instrumented_by_opentelemetry", False) else ()
 
 
 def configurator() -> type[Any]:

@@ -24,8 +24,8 @@ from opentelemetry.instrumentation.hardware.pipeline.thread import FormerThreads
 from opentelemetry.instrumentation.hardware.sdk import (
     event_emitter,
     exports_any_spans,
-    is_instrumented,
     is_proxy,
+    metrics_of,
     resource_of,
     restart_readers,
     tracer_provider,
@@ -251,17 +251,16 @@ class Telemetry:
                 instruments.register(metrics)
             if self.recorder is not None:
                 self.recorder.advance()
+            twice = metrics_of(getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None))
+            if twice and not self._has_warned and session.has_reader() and any(each.name in twice for each in metrics):
+                self._has_warned = True
+                _LOG.warning(
+                    "opentelemetry-instrumentation-system-metrics is active and reports some of the same metrics a "
+                    "second time; switch it off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
+                )
         if self.waits_for_provider and not is_proxy(get_meter_provider()):
             self.waits_for_provider = False
             self._register_exit_hook()
-        # opentelemetry-instrumentation-system-metrics has metrics of the same names.
-        peer = getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None)
-        if not self._has_warned and is_instrumented(peer):
-            self._has_warned = True
-            _LOG.warning(
-                "opentelemetry-instrumentation-system-metrics is active and reports some of the same metrics a second "
-                "time; switch it off with OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
-            )
 
     def _at_exit(self) -> None:
         """Read all sources once more before the provider's exit hook makes the last collection."""
