@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,11 @@ def injected(folder: Path, say: Say) -> bool:
     packages = line.partition("--target /autoinstrumentation ")[2].replace("/package", str(ROOT)).split()
     pip = [sys.executable, "-m", "pip"]
     subprocess.run([*pip, "install", "-q", "--target", str(target), *packages], check=True)
+    for remove in [each.removeprefix("RUN ") for each in text.splitlines() if each.startswith("RUN rm ")]:
+        subprocess.run(remove.replace("/autoinstrumentation", str(target)), shell=True, check=True)
+    if PathFinder.find_spec("grpc", [str(target)]) is not None:
+        say("Operator: grpcio of the image would replace that of the pod")
+        return False
     with started_in_pod(folder, target) as (sink, took):
         say(f"Operator: the metrics of a program without OpenTelemetry arrived after {took:.1f} s")
         return {"process.cpu.time", "process.memory.usage"} <= sink.names
