@@ -54,7 +54,7 @@ class Receiver(Served):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "gzip":
                     body = gzip.decompress(body)
-                if self.path.endswith("/v1/traces"):
+                if self.path.rstrip("/").endswith("/v1/traces"):  # Sentry's ends with a slash
                     receiver._requests.append(ExportTraceServiceRequest.FromString(body))
                     receiver.newest = time.monotonic()
                 answer = ExportTraceServiceResponse().SerializeToString()  # empty, as those of metrics and logs
