@@ -128,6 +128,17 @@ def test_commands_say_that_the_host_is_simulated() -> None:
     assert expected in answer.stderr.splitlines()[0]
 
 
+@pytest.mark.parametrize("card", ["H100", "MI300X"])
+def test_values_of_a_metric_have_one_type(card: str) -> None:
+    """Google Cloud Monitoring refuses the values of the other type: its metrics have one."""
+    answer = run([*CONSOLE, "snapshot", "--simulate", f"2x{card}", "--format", "json"])
+    types: dict[str, set[type]] = {}
+    for point in json.loads(answer.stdout)["metrics"]:
+        types.setdefault(point["name"], set()).add(type(point["value"]))
+    assert "hw.energy" in types
+    assert {name: found for name, found in types.items() if len(found) > 1} == {}
+
+
 def test_request_in_json_has_the_resource_of_simulated_gpus() -> None:
     line = [*CONSOLE, "snapshot", "--sources", "nvidia", "--format", "otlp-json", "--simulate"]
     (batch,) = json.loads(run([*line, "2xH100"]).stdout)["resourceMetrics"]

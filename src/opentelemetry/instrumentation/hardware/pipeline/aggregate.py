@@ -222,10 +222,12 @@ class Aggregator:
         else:
             counter.add(rate * reading.elapsed if counter.time == reading.last else 0.0)
         counter.time = reading.time
+        # Google Cloud Monitoring refuses a metric with values of two types. The device's counts of bytes are integers.
+        total = int(counter.total) if rate is not None and series.metric.unit == "By" else counter.total
         if GPU_XID in series.attributes:
-            reading.add_event(series, counter.total)
+            reading.add_event(series, total)
         else:
-            reading.latest[series.metric].append((counter.total, series.attributes))
+            reading.latest[series.metric].append((total, series.attributes))
         return True
 
 
