@@ -79,6 +79,16 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
         assert all(c.SPAN_TREE_MEMORY_PEAK.name in found["second"] for found in children), "a session was started"
 
 
+@pytest.mark.parametrize("mode", ["process", "agent"])
+def test_spans_of_a_daemon_have_values(mode: str) -> None:
+    """The agent of the program has ended with it."""
+    if mode == "agent" and not agent.is_supported():
+        pytest.skip("an agent needs pidfd_open(2) of Linux 5.3")
+    _, daemon = printed("spans/forked_spans", "daemon", mode)
+    assert 0.29 < daemon["second"][CPU_TIME] < 3.0
+    assert c.SPAN_TREE_MEMORY_PEAK.name in daemon["second"]
+
+
 @inherited
 @pytest.mark.parametrize("mode", ["process", "agent"])
 def test_span_of_a_child_of_a_fork_server_has_values(mode: str) -> None:

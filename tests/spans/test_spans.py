@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import logging
 import os
 import subprocess
@@ -23,7 +24,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, Tra
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
-from tests.support.children import PATIENCE, run
+from tests.support.children import PATIENCE, command, run
 from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.load import WAVERING, Constant, Load, check_energy, loaded
@@ -656,6 +657,15 @@ def test_failure_at_the_start_of_a_span_does_not_reach_the_program(caplog: pytes
     finally:
         provider.shutdown()
     assert len([each for each in caplog.records if each.levelno >= logging.ERROR]) == 1
+
+
+def test_what_a_signal_handler_raises_in_our_code_reaches_the_program() -> None:
+    """Such as the soft time limit of Celery, or an alarm that ends a request."""
+    outcome = run(command("spans/raising_handler"))
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    interrupted, kept = json.loads(outcome.stdout)
+    assert len(interrupted) > 10
+    assert kept == []
 
 
 def test_second_end_has_the_warning_of_the_sdk(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:

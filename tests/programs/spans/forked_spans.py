@@ -1,6 +1,6 @@
 """Spans in forked children. Prints the attributes of each as JSON, one line for each child.
 
-Usage: forked_spans.py fork|multiprocessing process|agent
+Usage: forked_spans.py fork|multiprocessing|daemon process|agent
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def work() -> None:
     os.write(1, json.dumps(found).encode() + b"\n")
 
 
+program = os.getpid()
 work()
 if sys.argv[1] == "fork":
     for _ in range(2):
@@ -47,6 +48,14 @@ if sys.argv[1] == "fork":
             work()
             os._exit(0)
         os.waitpid(pid, 0)
+elif sys.argv[1] == "daemon":
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == program:
+        time.sleep(0.01)
+    time.sleep(3.0)  # the agent ends after the program
+    work()
+    os._exit(0)
 else:
     context = multiprocessing.get_context("fork")
     children = [context.Process(target=work) for _ in range(2)]

@@ -48,11 +48,12 @@ class OpenSpan:
             pass
         try:
             self._recorder.end(self, span, end_time)
-        except Exception:
-            self._recorder.fail()
+        except Exception as error:
+            self._recorder.fail(error)
         finally:  # also after Ctrl-C
             span.end(end_time)
 
     def __del__(self) -> None:
-        if self._span is not None:
-            self._recorder.forget(self, self._span)
+        span = getattr(self, "_span", None)  # a signal handler may have raised in __init__
+        if span is not None:
+            self._recorder.forget(self, span)

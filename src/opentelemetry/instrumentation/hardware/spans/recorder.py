@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 import time
+import traceback
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
@@ -120,8 +122,8 @@ class SpanRecorder:
                 session.expect_spans()
                 if not session.has_started and self._pid == os.getpid() and sdk.exports_spans(provider):
                     session.start()
-        except Exception:
-            self.fail()
+        except Exception as error:
+            self.fail(error)
 
     def advance(self) -> None:
         """Take over the energy that has been read. Called by our threads after their readings."""
@@ -164,8 +166,8 @@ class SpanRecorder:
                 parent = span.parent
                 shares.begin(span.get_span_context().span_id, None if parent is None else parent.span_id)
                 opened.has_share = True
-        except Exception:
-            self.fail()
+        except Exception as error:
+            self.fail(error)
 
     def _begin_dropped(self, span: Any, name: str, context: Any, kind: SpanKind, given: Any, begin: int | None) -> None:
         """Begin the share of a span that the sampler has dropped, so that it does not go to others."""
@@ -179,8 +181,8 @@ class SpanRecorder:
             if not is_late and span_id != parent_id:  # else its tracer is disabled
                 span.end = OpenSpan(self, span, None, self._pid, (name, kind, (given or {}).get(c.REQUEST_MODEL))).end
                 shares.begin(span_id, parent_id or None)
-        except Exception:
-            self.fail()
+        except Exception as error:
+            self.fail(error)
 
     def _prepare(self, span: Span) -> bool:
         """Let the session read. In a forked child, another one starts at the first span. Returns whether one reads."""
@@ -287,8 +289,17 @@ class SpanRecorder:
         if shares is not None:
             shares.lose(span.get_span_context().span_id)
 
-    def fail(self) -> None:
-        """Log a failure once. It never reaches the program."""
+    def fail(self, error: Exception) -> None:
+        """Log a failure once. It never reaches the program, unless a signal handler of the program has raised it."""
+        if _is_of_signal_handler(error):
+            raise error
         if not self._has_failed:
             self._has_failed = True
             _LOG.exception("A span could not be measured; further failures are not logged")
+
+
+def _is_of_signal_handler(error: Exception) -> bool:
+    """Whether a signal handler of the program has raised an error, such as Celery's soft time limit, in our code."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {getattr(each, "__code__", None) or getattr(type(each).__call__, "__code__", None) for each in handlers}
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))

@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import OPEN, Demand
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
+from opentelemetry.instrumentation.hardware.system.job import start_time
 from opentelemetry.instrumentation.hardware.system.tree import runs
 
 _NAME: Final = "otel-hardware"  # which /proc shows
@@ -132,16 +133,22 @@ class AgentReadings(Readings):
     Args:
         descriptor: The file.
         config: The settings.
+        program: The process that has the agent; by default this one.
     """
 
-    serves_children = True  # the agent also observes them
     has_started = True
 
-    def __init__(self, descriptor: int, config: Config) -> None:
+    def __init__(self, descriptor: int, config: Config, program: int | None = None) -> None:
         super().__init__(config, ProgramDemand(descriptor))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
         self._rows = tuple(Rows(_room(self._memory, room)) for room in range(_ROOMS))
         self._used: Sequence[Rows] = ()
+        self._program = program or os.getpid()
+
+    @property
+    def serves_children(self) -> bool:  # type: ignore[override]
+        """Return whether the agent runs, which also observes them. It ends with the program."""
+        return start_time(self._program) is not None
 
     @property
     def span_rows(self) -> Sequence[Rows]:  # type: ignore[override]
@@ -169,7 +176,7 @@ def of_parent(config: Config) -> AgentReadings:
                 if os.readlink(entry.path).startswith(f"/memfd:{_NAME} "):
                     descriptor = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
                     try:
-                        return AgentReadings(descriptor, config)
+                        return AgentReadings(descriptor, config, os.getppid())
                     finally:
                         os.close(descriptor)
     raise FileNotFoundError("the program has no agent that measures spans")
