@@ -1,4 +1,4 @@
-"""A signal handler that raises in each of our functions that begin or end a span. Prints those that keep it, as JSON."""
+"""A signal handler that raises in each of our functions that begin or end a span. Prints which keep it, as JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor, spans
 FOLDERS = tuple(spans.__path__)
 
 
-class SoftTimeLimit(Exception):
+class TimeLimitError(Exception):
     """What the handler raises."""
 
 
 def handle(*_: object) -> None:
-    raise SoftTimeLimit
+    raise TimeLimitError
 
 
 def profile(frame: FrameType, event: str, _: object) -> None:
@@ -44,7 +44,7 @@ for _ in range(1000):
         sys.setprofile(profile)
         tracer.start_span("short").end()
         kept += seen[before:]
-    except SoftTimeLimit:
+    except TimeLimitError:
         pass
     finally:
         sys.setprofile(None)
