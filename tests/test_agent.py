@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.children import END, PATIENCE, Piped, command, end_of, run, started
+from tests.support.children import END, PATIENCE, Piped, command, end_of, in_pid_namespace, run, started
 from tests.support.sink import Sink
 from tests.support.stage import warnings
 from tests.support.waiting import wait_for
@@ -107,6 +107,19 @@ def test_last_values_are_exported_after_the_application_was_killed(sink: Sink, e
         wait_for(lambda: not is_running(pid), END, "end of the agent")
     assert len(sink.exports) > before
     assert expected <= sink.exports[-1].names()
+
+
+@pytest.mark.parametrize("wrapper", [[], ["sh", "-c", '"$@"; true', "sh"]], ids=["alone", "shell"])
+def test_last_values_are_exported_before_the_container_ends_with_the_program(sink: Sink, wrapper: list[str]) -> None:
+    """Without an export before, as of a program that runs for less than a minute."""
+    line = [*in_pid_namespace("--mount-proc"), *wrapper, *command("processes/agent_application")]
+    modes = {"OTEL_PYTHON_HARDWARE_MODE": "agent", "OTEL_PYTHON_HARDWARE_EXIT_TIMEOUT": "60"}
+    with started(line, {**sink.environment(3600), **FAST, **modes}) as process:
+        app = Application(process)
+        wait_for(lambda: app.ask("state")["ready"], PATIENCE, "agent")
+        log = app.end()
+    assert {"system.cpu.time", "process.cpu.time"} <= names(sink)
+    assert "WARNING" not in log
 
 
 def test_agent_that_was_killed_is_started_again_and_then_the_application_reports(sink: Sink) -> None:

@@ -1,8 +1,8 @@
 """The agent: a child process that reports the host, its devices and this process, so that this process does not.
 
 It is ``otel-hardware run --attach``, with the environment of this process. A driver that hangs or crashes affects only
-the agent. The agent ends by itself after this process, and if that drops its privileges; nothing waits for it. It is
-no child of this process, where that is possible; see :mod:`.drivers.detached`.
+the agent. The agent ends by itself after this process, and if that drops its privileges. It is no child of this
+process, where that is possible; see :mod:`.drivers.detached`.
 """
 
 from __future__ import annotations
@@ -96,6 +96,7 @@ class Agent:
         ledgers: The file for the ledgers of spans, which is closed with the agent; None if spans are not measured.
 
     Attributes:
+        pid: The process that it reports.
         is_ready: Whether an agent has begun to report.
     """
 
@@ -113,6 +114,7 @@ class Agent:
         self._check = check
         self._ledgers = ledgers
         self._identity = None if ledgers is None else file_identity(ledgers)
+        self.pid = os.getpid()
         self.is_ready = False
         self._child: Child | None = None
         self._log_began = -_LOG_PERIOD
@@ -124,13 +126,17 @@ class Agent:
         """Start the agent. Does not wait for it."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the agent after a last export, or kill it after three seconds."""
+    def stop(self, seconds: float = _STOP + 1.0) -> None:
+        """End the agent after a last export, or kill it after three seconds.
+
+        Args:
+            seconds: How long to wait for its end.
+        """
         self._stopping.set()
         if self._child is not None:
             self._child.terminate()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(_STOP + 1.0)
+            self._thread.join(seconds)
         self._close_ledgers()
 
     def abandon(self) -> None:

@@ -75,6 +75,7 @@ class Telemetry:
         self._reporter: Reporter | None = None
         self._former = FormerThreads()
         self._has_warned = False
+        self._exit_seconds = 0.0
 
     @property
     def is_running(self) -> bool:
@@ -94,6 +95,7 @@ class Telemetry:
             config: The settings.
             options: Those of them that were given in code.
         """
+        self._exit_seconds = config.exit_seconds
         is_agent = config.mode == "agent"
         if is_agent and not exports_metrics(os.environ):  # then an agent serves spans only
             is_agent = config.spans != "off" and exports_any_spans()
@@ -263,18 +265,18 @@ class Telemetry:
             self._register_exit_hook()
 
     def _at_exit(self) -> None:
-        """Read all sources once more before the provider's exit hook makes the last collection."""
-        agent = self.agent
-        if agent is not None and not agent.is_ready:
-            _LOG.warning("The program ends before its agent has answered: its hardware may be missing")
-        session = self.session
-        if session is None or session.pid != os.getpid():
-            return
+        """Let the agent export once more, or read all sources before the provider's exit hook collects them."""
+        agent, session = self.agent, self.session
         try:
-            deadline = time.monotonic() + session.config.exit_seconds
-            session.read_now(_EXIT_WAIT, is_last=True)
-            for instruments in [*self.attached]:
-                instruments.shut_down(deadline - time.monotonic())
+            if agent is not None and not agent.is_ready:
+                _LOG.warning("The program ends before its agent has answered: its hardware may be missing")
+            elif agent is not None and agent.pid == os.getpid():  # a container or a batch job may end all at once
+                agent.stop(self._exit_seconds)
+            if session is not None and session.pid == os.getpid():
+                deadline = time.monotonic() + session.config.exit_seconds
+                session.read_now(_EXIT_WAIT, is_last=True)
+                for instruments in [*self.attached]:
+                    instruments.shut_down(deadline - time.monotonic())
         except (Exception, KeyboardInterrupt):  # the user does not want to wait, and Python would print a traceback
             _LOG.debug("The last values could not be read", exc_info=True)
 

@@ -46,8 +46,8 @@ class Settings:
     exit_timeout: float | None = setting(
         number("a number of seconds from 0 to 60, such as 1 or 0.5", 0, 60),
         "1",
-        "Maximum time that the exit of a program waits for the last export, if the program has no metrics of its own. "
-        "Otherwise, the SDK's timeouts apply.",
+        "Maximum time that the exit of a program waits for the last export, if the program has an agent, or no metrics "
+        "of its own. Otherwise, the SDK's timeouts apply.",
     )
     reporter: str | None = setting(
         choice("auto", "always", "never"),
