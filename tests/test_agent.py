@@ -88,6 +88,7 @@ def test_agent_reports_the_host_and_the_application(sink: Sink) -> None:
         (pid,) = state["agents"]
         assert state["children"] == []
         assert os.getsid(pid) != os.getsid(app.process.pid)
+        assert Path(f"/proc/{pid}/oom_score_adj").read_text() == "1000\n", "the kernel ends the application first"
         threads = [export.values("process.thread.count") for export in sink.exports]
         assert [2] in threads, "the main thread and the one that waits for the agent"
         log = app.end()

@@ -53,9 +53,12 @@ _NOT_PASSED = ("PYTHON", "LD_PRELOAD", "LD_AUDIT", "MALLOC_", "COVERAGE_", PREFI
 _OF_EACH_PROCESS = ("telemetry.", "service.instance.id", "process.")
 
 # Runs the command in Python's isolated mode, which ignores PYTHONPATH and the current folder. The search path of this
-# process comes last, so no file beside the application can replace a module of the agent.
+# process comes last, so no file beside the application can replace a module of the agent. Where memory is short, the
+# kernel ends the agent rather than the application.
 _PROGRAM = """\
-import sys
+import contextlib, sys
+with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+    file.write("1000")
 sys.path += [each for each in {path!r} if each not in sys.path]
 from opentelemetry.instrumentation.hardware.cli import main
 sys.exit(main({arguments!r}))
