@@ -86,6 +86,12 @@ def test_status_and_output_are_those_without_us_and_last_values_are_exported(way
         assert exported == [True] * (way in AT_EXIT)
 
 
+def test_span_that_a_finalizer_ends_at_the_exit_is_exported() -> None:
+    """Finalizers run in one exit hook, which the first of them registers: before the provider's if that comes later."""
+    outcome = children.run(children.command("spans/finalized"))
+    assert '"name": "stream"' in outcome.stdout, outcome.stderr
+
+
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 @pytest.mark.parametrize("answers", [False, True], ids=["refused", "silent"])
 @pytest.mark.parametrize("during", [False, True], ids=["first export", "during an export"])

@@ -56,6 +56,19 @@ def test_logfire_may_be_configured_again(tmp_path: Path) -> None:
     check_energy(span["attributes"], span["begin"], span["end"])
 
 
+def test_logfire_may_be_configured_before_instrument(tmp_path: Path) -> None:
+    """Its MeterProvider has no hash."""
+    need(lambda: _installed("logfire", "logfire"))
+    (span,) = spans(children.command("spans/foreign_spans", "logfire", "before"), tmp_path)
+    check_energy(span["attributes"], span["begin"], span["end"])
+
+
+def test_metrics_are_exported_after_logfire_was_configured_again() -> None:
+    """It makes anew only the instruments to which somebody refers."""
+    need(lambda: _installed("logfire", "logfire"))
+    assert "process.cpu.time" in children.scene("spans/foreign_metrics")
+
+
 def test_provider_that_is_not_the_global_one_takes_a_processor(tmp_path: Path) -> None:
     """Under ``opentelemetry-instrument``, logfire has a TracerProvider of its own beside the global one."""
     need(lambda: _installed("logfire", "logfire"))

@@ -43,6 +43,7 @@ LAYERS = (
     "spans.ledger",
     "spans.timeline",
     "spans.shares",
+    "spans.operations",
     "pipeline",
     "sdk",
     "agent instruments resource_detector snapshots spans wandb",

@@ -416,7 +416,7 @@ def test_operation_without_energy_counts_where_the_energy_is_known() -> None:
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
     program = Simulation(lambda now: 100.0 * min(now, 110.21))
-    program.recorder._metric = EnergyByOperation(meters)
+    program.recorder._metric = EnergyByOperation(meters.get_meter(__name__))
     for begin, name in ((110.22, "before"), (110.28, "short")):
         program.start(begin, name)
         program.end(begin + 0.05, name)

@@ -4,6 +4,7 @@ It begins at a line on standard input. It prints, as JSON, its spans as soon as 
 
 Usage: foreign_spans.py LIBRARY
        foreign_spans.py logfire again
+       foreign_spans.py logfire before     it calls instrument() after that
        opentelemetry-instrument foreign_spans.py LIBRARY processor
 """
 
@@ -51,12 +52,14 @@ def logfire(exporter: InMemorySpanExporter) -> Callable[[], AbstractContextManag
         with logfire.span("before"):
             time.sleep(SECONDS)
     logfire.configure(**options, additional_span_processors=processors)
+    if "before" in sys.argv:
+        HardwareInstrumentor().instrument(**SETTINGS)
     return partial(logfire.span, "train {step}", step=1)
 
 
 if __name__ == "__main__":
     input()
-    if "processor" not in sys.argv:
+    if not {"processor", "before"}.intersection(sys.argv):
         HardwareInstrumentor().instrument(**SETTINGS)
     memory = InMemorySpanExporter()
     span = {"nemo-lens": nemo_lens, "logfire": logfire}[sys.argv[1]](memory)

@@ -121,9 +121,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def __exit__(self, *exception: object) -> None:
         """Read and collect once more, and stop."""
-        for provider in [*self._telemetry.instruments]:
+        for each in [*self._telemetry.instruments.values()]:
             with suppress(Exception):
-                provider.force_flush()  # type: ignore[attr-defined]
+                each.provider().force_flush()  # type: ignore[union-attr]
         self.uninstrument()
 
     def _instrument(self, **kwargs: Any) -> None:

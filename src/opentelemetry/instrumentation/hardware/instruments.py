@@ -8,7 +8,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Collection, Sequence
-from functools import partial, wraps
+from functools import cached_property, partial, wraps
 from typing import Any, TypeAlias
 
 from opentelemetry.context import Context, set_value
@@ -41,6 +41,7 @@ from opentelemetry.instrumentation.hardware.sdk import (
     set_name,
     thread_of,
 )
+from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation
 from opentelemetry.instrumentation.hardware.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -67,15 +68,20 @@ class Instruments:
     A callback that is called a second time begins the next collection. The SDK runs the collections of a provider one
     after the other, so this takes no lock.
 
+    Args:
+        provider: The provider.
+        gone: Called when the provider is gone, if this is still there.
+
     Attributes:
         counters: The counters that were exported to this provider.
         metrics: The metrics that were registered last.
+        provider: Returns the provider, or None if it is gone.
     """
 
-    def __init__(self, provider: MeterProvider) -> None:
+    def __init__(self, provider: MeterProvider, gone: Callable[[object], object] | None = None) -> None:
         self.counters = CounterStore()
         self.metrics: Collection[Metric] | None = None
-        self._provider = weakref.ref(provider)
+        self.provider = weakref.ref(provider, gone)
         self._kept: MeterProvider | None = None  # while we report to it: the program may have no other reference
         self._meter = provider.get_meter(SCOPE, __version__, SCHEMA_URL)
         self._lock = threading.Lock()
@@ -83,16 +89,21 @@ class Instruments:
         self._served: Session | None = None
         self._readers = Readers()
         self._empty: dict[_Key, Sequence[Observation]] = {}
-        self._ready: set[_Key] = set()
+        self._ready: dict[_Key, object] = {}  # the instruments: those of logfire end if nobody keeps them
         self._parts: dict[_Key, Sequence[Observation]] = {}
         self._names: dict[tuple[str, str], int] = {}
         self._exported: dict[_Key, Callable[[Attributes], bool] | None] = {}
         self._failed = False
         self._watched: object = None
 
+    @cached_property
+    def span_energy(self) -> EnergyByOperation:
+        """The energy of spans by operation. The SDK logs a warning about a second histogram of its name."""
+        return EnergyByOperation(self._meter)
+
     def is_alive(self) -> bool:
         """Whether the provider is still in use. One that was shut down is not."""
-        provider = self._provider()
+        provider = self.provider()
         return provider is not None and not is_shut_down(provider)
 
     def has_reader(self) -> bool:
@@ -142,7 +153,7 @@ class Instruments:
 
     def _real_provider(self) -> MeterProvider | None:
         """Return the provider, or the global one in place of its proxy; None if it is gone or not there yet."""
-        provider = self._provider()
+        provider = self.provider()
         if provider is not None and is_proxy(provider):
             provider = get_meter_provider()
         return None if provider is None or is_proxy(provider) else provider
@@ -151,7 +162,7 @@ class Instruments:
         """Report the values of a session, beginning with the next collection."""
         self.counters = session.counters
         self._readers, self._exported, self._failed = Readers(), {}, False
-        self._session, self._kept = session, self._provider()
+        self._session, self._kept = session, self.provider()
         self.register(session.collector.metrics())
 
     def close(self) -> None:
@@ -230,7 +241,7 @@ class Instruments:
         """Create missing instruments. Must not be called from a callback, during which the SDK holds its lock."""
         if not self.is_alive():
             self._kept = None
-        provider = self._provider()
+        provider = self.provider()
         if provider is None or metrics is self.metrics:
             return
         with self._lock:
@@ -261,7 +272,7 @@ class Instruments:
         instrument = make[metric.kind](name, [callback], unit=metric.unit, description=metric.help)
         if metric.endpoint:
             set_name(instrument, metric.name)
-        self._ready.add(key)  # not before it has its name
+        self._ready[key] = instrument  # not before it has its name
 
     def _accepted_name(self, metric: Metric) -> str:
         """Return a name that the SDK accepts and that no other metric of the endpoint has."""

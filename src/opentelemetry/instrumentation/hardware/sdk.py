@@ -99,7 +99,7 @@ def free_attributes(span: Span) -> int | None:
 # -- metrics
 
 
-def is_proxy(provider: MeterProvider) -> bool:
+def is_proxy(provider: MeterProvider | None) -> bool:
     """Whether a provider is the proxy that stands for the global one until that is set."""
     return type(provider).__name__ == "_ProxyMeterProvider"
 

@@ -8,7 +8,6 @@ import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.agent import Agent, obstacle
+from opentelemetry.instrumentation.hardware.catalog import SPAN_ENERGY_BY_OPERATION
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
 from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
@@ -58,7 +58,7 @@ class Telemetry:
         session: What is read in this process; None with an agent, or before the start.
         agent: The process that reads instead.
         recorder: Measures spans, from the first start on.
-        instruments: The instruments of each provider.
+        instruments: The instruments of each provider that lives, by its ID: those of logfire have no hash.
         attached: Those that report now.
         waits_for_provider: Whether the global provider is not set yet.
     """
@@ -68,7 +68,7 @@ class Telemetry:
         self.session: Session | None = None
         self.agent: Agent | None = None
         self.recorder: SpanRecorder | None = None
-        self.instruments: weakref.WeakKeyDictionary[MeterProvider, Instruments] = weakref.WeakKeyDictionary()
+        self.instruments: dict[int, Instruments] = {}
         self.attached: list[Instruments] = []
         self.waits_for_provider = False
         self._has_failed = has_failed
@@ -162,7 +162,8 @@ class Telemetry:
         if self.recorder is None:  # it is reused: what another package wraps around it cannot be removed
             self.recorder = SpanRecorder()
         try:
-            self.recorder.open(readings, provider)
+            wanted = readings.config.wants(SPAN_ENERGY_BY_OPERATION)
+            self.recorder.open(readings, self._instruments_of(provider).span_energy if wanted else None)
             self.recorder.watch()
         except Exception:  # such as a MeterProvider that is not the SDK's; the metrics are reported nevertheless
             _LOG.exception("Spans are not measured")
@@ -227,13 +228,15 @@ class Telemetry:
 
     def _instruments_of(self, provider: MeterProvider) -> Instruments:
         """Return the instruments of a provider. Those of the proxy became the global provider's when it was set."""
-        instruments = self.instruments.get(provider)
+        instruments = self.instruments.get(id(provider))
         if instruments is None and provider is get_meter_provider():
-            instruments = next((each for key, each in self.instruments.items() if is_proxy(key)), None)
+            instruments = next((each for each in [*self.instruments.values()] if is_proxy(each.provider())), None)
         if instruments is None:
             if not hasattr(provider, "get_meter"):
                 raise TypeError(f"meter_provider={provider!r} is not a MeterProvider")
-            instruments = self.instruments[provider] = Instruments(provider)
+            key, known = id(provider), self.instruments
+            # Not weakref.finalize(): its exit hook, which is that of the whole program, would run after the provider's.
+            instruments = known[key] = Instruments(provider, gone=lambda _: known.pop(key, None))
         return instruments
 
     def _register_exit_hook(self) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.metrics import MeterProvider
+from opentelemetry.metrics import Meter
 from opentelemetry.trace import SpanKind, set_span_in_context
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.version import __version__
 
 _MOST: Final = 100  # operations with series of their own. The others have the name "other".
 
@@ -22,9 +21,9 @@ Operation: TypeAlias = "tuple[str, SpanKind, object]"
 class EnergyByOperation:
     """The histogram of one MeterProvider."""
 
-    def __init__(self, provider: MeterProvider) -> None:
+    def __init__(self, meter: Meter) -> None:
         metric = c.SPAN_ENERGY_BY_OPERATION
-        self._histogram = provider.get_meter(c.SCOPE, __version__, c.SCHEMA_URL).create_histogram(
+        self._histogram = meter.create_histogram(
             metric.name, metric.unit, metric.help, explicit_bucket_boundaries_advisory=_BOUNDARIES
         )
         self._operations: dict[Operation, Mapping[str, str]] = {}

@@ -14,9 +14,7 @@ import traceback
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
-from opentelemetry.metrics import MeterProvider
 from opentelemetry.sdk.trace import Span, TracerProvider
 from opentelemetry.trace import NoOpTracerProvider, SpanKind, get_current_span
 
@@ -61,22 +59,19 @@ class SpanRecorder:
         self._has_failed = False
         self._own: Session | None = None  # that only measures spans
         self._metric: EnergyByOperation | None = None
-        self._metrics: WeakKeyDictionary[MeterProvider, EnergyByOperation] = WeakKeyDictionary()
 
-    def open(self, session: Readings, provider: MeterProvider | None = None) -> None:
+    def open(self, session: Readings, metric: EnergyByOperation | None = None) -> None:
         """Measure spans with a session.
 
         Args:
             session: The session.
-            provider: Where their energy is recorded by operation. In a forked child, it stays the same.
+            metric: Where their energy is recorded by operation. In a forked child, it stays the same.
         """
         self._filter = SpanFilter(session.config)
         self._close_own()
         self._use(session)
-        if provider is not None and session.config.wants(c.SPAN_ENERGY_BY_OPERATION):
-            if provider not in self._metrics:  # the SDK logs a warning about a second one of the same name
-                self._metrics[provider] = EnergyByOperation(provider)
-            self._metric = self._metrics[provider]
+        if metric is not None:
+            self._metric = metric
 
     def start(self, config: Config) -> None:
         """Measure spans with a session that is for nothing else. Logs a message if the process may have no threads."""
