@@ -96,6 +96,56 @@ CASES: Final = (
         _zero_code("openai_chats"),
     ),
     Case(
+        "langfuse",
+        f"{BY_CODE}, then `get_client()`",
+        ("langfuse", "openai"),
+        _by_code("langfuse"),
+        environment={
+            "LANGFUSE_PUBLIC_KEY": "pk-lf-none",
+            "LANGFUSE_SECRET_KEY": "sk-lf-none",
+            "LANGFUSE_BASE_URL": "{endpoint}",
+        },
+    ),
+    Case(
+        "pydantic-ai",
+        "`logfire.configure()` first, then `HardwareInstrumentor().instrument()`",
+        ("pydantic-ai-slim", "openai", "tiktoken", "logfire"),
+        _by_code("pydantic_ai"),
+    ),
+    Case(
+        "openai-agents",
+        f"{BY_CODE}, then `OpenAIAgentsInstrumentor().instrument()`",
+        ("openai-agents", "openinference-instrumentation-openai-agents"),
+        _by_code("openai_agents"),
+    ),
+    Case(
+        "litellm",
+        f'{ZERO_CODE}, `litellm.callbacks = ["otel"]`',
+        ("litellm", "opentelemetry-distro"),
+        _zero_code("litellm"),
+        environment={"LITELLM_LOCAL_MODEL_COST_MAP": "true"},  # else it is downloaded
+    ),
+    Case(
+        "langgraph",
+        f"{ZERO_CODE}, LangSmith's `LANGSMITH_OTEL_ENABLED`",
+        ("langgraph", "langsmith[otel]", "langchain-openai", "opentelemetry-distro"),
+        _zero_code("langgraph"),
+        environment={
+            "LANGSMITH_TRACING": "true",
+            "LANGSMITH_OTEL_ENABLED": "true",
+            "LANGSMITH_OTEL_ONLY": "true",
+            "LANGSMITH_API_KEY": "none",
+            "LANGSMITH_ENDPOINT": "{endpoint}",
+        },
+    ),
+    Case(
+        "google-adk",
+        ZERO_CODE,
+        ("google-adk", "litellm", "opentelemetry-distro"),
+        _zero_code("adk"),
+        environment={"LITELLM_LOCAL_MODEL_COST_MAP": "true"},
+    ),
+    Case(
         "fastapi-httpx",
         "`opentelemetry-instrument uvicorn`",
         (

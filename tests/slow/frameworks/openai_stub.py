@@ -1,4 +1,7 @@
-"""A server that answers OpenAI's chat completions after a fixed time, with the same text and usage."""
+"""A server that answers OpenAI's chat completions after a fixed time, with the same text and usage.
+
+A streamed answer comes in pieces that take as long together.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,13 @@ _ANSWER = {
     "usage": {"prompt_tokens": 20, "completion_tokens": 40, "total_tokens": 60},
 }
 
+_PIECE = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "stub"}
+_PIECES = [
+    *({**_PIECE, "choices": [{"index": 0, "delta": {"content": each}, "finish_reason": None}]} for each in "four"),
+    {**_PIECE, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    {**_PIECE, "choices": [], "usage": _ANSWER["usage"]},
+]
+
 
 class OpenAiStub(Served):
     """The server while its block lasts. All other paths answer 404."""
@@ -29,13 +39,26 @@ class OpenAiStub(Served):
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                is_known = self.path == "/v1/chat/completions"
-                if is_known:
-                    time.sleep(SECONDS)
-                answer = json.dumps(_ANSWER if is_known else {"error": {"message": "unknown"}}).encode()
+                asked = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 with suppress(ConnectionError):  # the client has ended
-                    page(answer, "application/json", 200 if is_known else 404)(self)
+                    if self.path != "/v1/chat/completions":
+                        page('{"error": {"message": "unknown"}}', "application/json", 404)(self)
+                    elif json.loads(asked).get("stream"):
+                        self.stream()
+                    else:
+                        time.sleep(SECONDS)
+                        page(json.dumps(_ANSWER), "application/json")(self)
+
+            def stream(self) -> None:
+                self.close_connection = True
+                self.send_response(200)
+                self.send_header("Content-Type", "text/event-stream")
+                self.send_header("Connection", "close")
+                self.end_headers()
+                for piece in map(json.dumps, _PIECES):
+                    time.sleep(SECONDS / len(_PIECES))
+                    self.wfile.write(f"data: {piece}\n\n".encode())
+                self.wfile.write(b"data: [DONE]\n\n")
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True  # clients keep their connections
