@@ -111,9 +111,13 @@ def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
 
 
-def test_child_that_is_forked_during_a_collection_collects() -> None:
+@pytest.mark.parametrize("library", [[], ["logfire"]])
+def test_child_that_is_forked_during_a_collection_collects(library: list[str]) -> None:
+    """The MeterProvider of logfire hands on to one of the SDK."""
+    if not all(map(find_spec, library)):
+        pytest.skip("logfire is not installed")
     quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("processes/fork_in_collection"), quiet)
+    outcome = children.run(children.command("processes/fork_in_collection", *library), quiet)
     locks = ["storage", "match", "aggregation", "registration"]
     assert (outcome.stdout, outcome.stderr) == ("".join(f"{lock} 3\n" for lock in locks), "")
 

@@ -1,13 +1,17 @@
 """A program without metrics of its own that forks while the SDK holds a lock of its collection, once for each lock.
 
 Each child starts again, and collects. Prints the name of each lock with the status of the child, or "hung".
+
+Usage: fork_in_collection.py [logfire]
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
+from opentelemetry.metrics import get_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.programs.processes.fork_in_export import PATIENCE
@@ -47,7 +51,7 @@ def fork_while_locked(owner: Any) -> object:
     with held(getattr(owner, name)):
         child = os.fork()
         if not child:
-            HardwareInstrumentor().instrument(meter_provider=provider)
+            HardwareInstrumentor().instrument(meter_provider=given)
             owners()["registration"].create_counter("other").add(1)
             until(lambda: METRIC in names(), METRIC)
             os._exit(3)
@@ -56,8 +60,16 @@ def fork_while_locked(owner: Any) -> object:
 
 if __name__ == "__main__":
     reader = InMemoryMetricReader()
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    HardwareInstrumentor().instrument(meter_provider=provider)
+    if "logfire" in sys.argv:
+        import logfire
+
+        metrics = logfire.MetricsOptions(additional_readers=[reader])
+        logfire.configure(send_to_logfire=False, console=False, metrics=metrics)
+        given: Any = get_meter_provider()
+        provider = given.provider
+    else:
+        provider = given = MeterProvider([reader], shutdown_on_exit=False)
+    HardwareInstrumentor().instrument(meter_provider=given)
     until(lambda: METRIC in names(), METRIC)
     for lock, owner in owners().items():
         print(lock, fork_while_locked(owner))

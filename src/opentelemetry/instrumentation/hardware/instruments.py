@@ -29,6 +29,7 @@ from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStor
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.sdk import (
     abandon_connections,
+    behind,
     exporter_of,
     forget_series,
     has_exit_hook,
@@ -173,7 +174,7 @@ class Instruments:
         """Stop reporting in a forked child, where nothing may wait for a lock that a thread of the parent holds."""
         self._lock = threading.Lock()
         self.close()
-        provider = self._real_provider()
+        provider = behind(self._real_provider())
         try:
             replace_locks(provider)
             for reader in readers(provider):

@@ -239,6 +239,12 @@ def restart_readers(provider: Any) -> None:
             reader._at_fork_reinit()
 
 
+def behind(provider: MeterProvider | None) -> MeterProvider | None:
+    """Return the provider that collects: the SDK's behind that of logfire, which hands all calls on to it."""
+    inner = getattr(provider, "provider", None)
+    return provider if _storages(inner) is None else inner
+
+
 def replace_locks(provider: MeterProvider | None) -> None:
     """Replace the locks that the SDK takes for a registration, a collection or an export, in a forked child."""
     storages = _storages(provider) or {}
