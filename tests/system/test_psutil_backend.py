@@ -200,7 +200,18 @@ def test_loopback_and_virtual_interfaces_are_left_out() -> None:
     each = dict.fromkeys(
         ("bytes_sent", "bytes_recv", "packets_sent", "packets_recv", "errin", "errout", "dropin", "dropout"), 1
     )
-    names = ["lo", "lo0", "Loopback Pseudo-Interface 1", "en0", "Ethernet", "veth9", "docker0", "utun3", "awdl0"]
+    names = [
+        "lo",
+        "lo0",
+        "Loopback Pseudo-Interface 1",
+        "en0",
+        "Ethernet",
+        "veth9",
+        "vEthernet (WSL)",
+        "docker0",
+        "utun3",
+        "awdl0",
+    ]
     machine = _machine(net_io_counters=lambda pernic: dict.fromkeys(names, each))
     assert set(machine.interfaces()) == {"en0", "Ethernet"}
     assert set(machine.interfaces(["lo0"])) == {"lo0"}

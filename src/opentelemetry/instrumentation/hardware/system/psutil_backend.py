@@ -28,7 +28,7 @@ _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")  # prefixes of the names of virtual disks
 
 # Prefixes of the names of virtual interfaces.
-_VIRTUAL_INTERFACES = re.compile("lo|Loopback|veth|docker|br-|virbr|utun|awdl|llw|gif|stf|anpi|ifb|dummy|tun|tap")
+_VIRTUAL_INTERFACES = re.compile("lo|Loopback|v[Ee]th|docker|br-|virbr|utun|awdl|llw|gif|stf|anpi|ifb|dummy|tun|tap")
 
 _ATTRIBUTES = (
     "cpu_times",
