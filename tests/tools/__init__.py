@@ -177,6 +177,25 @@ PYTHON = Recipe(
     needs="python3",
 )
 
+# Builds of Python for several systems. That for Linux is the one that uv installs, built with a C library of 2012.
+_UNPACK = SOURCES / "unpack.sh"
+_PYTHONS = "github.com/kluctl/go-embed-python@v0.0.0-3.11.11-20241219-1"
+
+STANDALONE = replace(
+    JAEGER,
+    folder="standalone",
+    product="python/bin/python3.11",
+    command=(
+        *("sh", "-c"),
+        'home="${2%/bin/*}"; sh "$1" "$3" "linux-$(go env GOARCH)" "$home" && chmod +x "$2"',
+        *("sh", str(_UNPACK)),
+    ),
+    usually="10 seconds",
+    what=(_PYTHONS,),
+    needs="go",
+    reads=(_UNPACK,),
+)
+
 # Python for Windows with what the package depends on, Wine's files of a Windows, and a simulated NVML.
 WINDOWS = replace(
     JAEGER,
@@ -184,10 +203,10 @@ WINDOWS = replace(
     product="python/python.exe",
     command=("sh", "build.sh"),
     usually="1 minute",
-    what=(),
+    what=(_PYTHONS,),
     needs="wine",
     compiler="apt-get install wine wine64 gcc-mingw-w64-x86-64",
-    reads=(SOURCES / "fakenvml" / "fakenvml.c",),
+    reads=(SOURCES / "fakenvml" / "fakenvml.c", _UNPACK),
 )
 
 VIEWER = replace(
@@ -233,6 +252,11 @@ def kube_apiserver() -> Path:
 def python_tools() -> Path:
     """Return a Python with the packages of `PYTHON`, to be started with `-m`."""
     return _made(PYTHON)
+
+
+def standalone_python() -> Path:
+    """Return the Python 3.11 of python-build-standalone, which uv installs."""
+    return _made(STANDALONE)
 
 
 def windows() -> Path:

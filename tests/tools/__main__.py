@@ -19,6 +19,7 @@ from tests.tools import (
     OTELCOL,
     PACKAGES,
     PYTHON,
+    STANDALONE,
     VICTORIAMETRICS,
     VIEWER,
     WINDOWS,
@@ -29,7 +30,7 @@ from tests.tools import (
 )
 
 # What the suite needs, and what only a slow run needs, which is built if it is named.
-SUITE = (OTELCOL, JAEGER, VIEWER, VICTORIAMETRICS, HELM, PYTHON, WINDOWS)
+SUITE = (OTELCOL, JAEGER, VIEWER, VICTORIAMETRICS, HELM, PYTHON, STANDALONE, WINDOWS)
 SLOW = (KUBERNETES,)
 
 

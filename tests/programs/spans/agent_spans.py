@@ -16,6 +16,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from unittest.mock import Mock
 
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -26,11 +27,12 @@ from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, agent, sources
+from opentelemetry.instrumentation.hardware.system import syscalls
 
 warnings.simplefilter("ignore", DeprecationWarning)  # it forks beside threads
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
 if "WITHOUT_MEMFD" in os.environ:
-    del os.memfd_create
+    syscalls.memfd_create = Mock(side_effect=OSError("Function not implemented"))
 agent._PAUSES = (6.0, 6.0)  # longer than values are extrapolated
 sources.SLOW = 0.1
 gpu = {**loaded(h100(0), Constant(always=0.25)), "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))}

@@ -1,15 +1,10 @@
-# Makes a Windows for Wine, with Python, what the package depends on, and a simulated NVML: build.sh PRODUCT
+# Makes a Windows for Wine, with Python, what the package depends on, and a simulated NVML: build.sh PRODUCT MODULE
 set -eu
 home=$(dirname "$(dirname "$1")")
 here=$PWD
 cd "$(dirname "$home")" # a scratch folder
 
-# The Windows build of python-build-standalone, which a Go module embeds.
-module=github.com/kluctl/go-embed-python@v0.0.0-3.11.11-20241219-1
-folder=$(go mod download -json "$module" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
-cp -r "$folder/python/internal/data/windows-amd64" "$home/python"
-chmod -R u+w "$home/python"
-find "$home/python" -name '*.gz' -exec gunzip {} +
+sh "$here/../unpack.sh" "$2" windows-amd64 "$home/python"
 
 python3 -m venv venv
 venv/bin/pip install -q --target "$home/site" --only-binary :all: --platform win_amd64 --python-version 3.11 \

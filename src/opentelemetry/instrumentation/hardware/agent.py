@@ -22,6 +22,7 @@ from opentelemetry.instrumentation.hardware.drivers.spawn import file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
+from opentelemetry.instrumentation.hardware.system.syscalls import pidfd_open
 
 _LOG = logging.getLogger(__name__)
 
@@ -68,8 +69,8 @@ sys.exit(main({arguments!r}))
 def is_supported() -> bool:
     """Whether an agent can follow the end of this process: Linux 5.3 and later."""
     try:
-        os.close(os.pidfd_open(os.getpid()))
-    except (AttributeError, OSError):
+        os.close(pidfd_open(os.getpid()))
+    except OSError:
         return False
     return True
 

@@ -204,7 +204,7 @@ class Telemetry:
         try:
             descriptor = above_standard_streams(shared.create())
             self.record_spans(shared.AgentReadings(descriptor, config), provider)
-        except (AttributeError, OSError) as error:
+        except OSError as error:
             _LOG.info("Spans are not measured beside an agent: %s", error)
             if descriptor is not None:
                 os.close(descriptor)

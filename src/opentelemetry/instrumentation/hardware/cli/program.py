@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, say
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
 from opentelemetry.instrumentation.hardware.system.job import start_time
+from opentelemetry.instrumentation.hardware.system.syscalls import pidfd_open
 
 
 def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
@@ -66,10 +67,10 @@ class Attached:
         self._descriptor: int | None = None
         self._is_running: Callable[[], bool] = lambda: True
         try:
-            self._descriptor = os.pidfd_open(pid)
-        except (ProcessLookupError, OverflowError):
+            self._descriptor = pidfd_open(pid)
+        except ProcessLookupError:
             raise Mistake(f"there is no process {pid}") from None
-        except (AttributeError, OSError):  # not Linux 5.3 or later
+        except OSError:  # not Linux 5.3 or later
             import psutil
 
             try:

@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
 
 if sys.platform != "win32":
     import fcntl
@@ -24,10 +24,10 @@ def spawn(line: list[str], environment: dict[str, str], streams: Sequence[int | 
         line: The path and the arguments.
         environment: The environment variables.
         streams: Its standard streams; None: nothing.
-        group: Its process group; 0: a new one; None: a new one in a new session.
+        group: Its process group; 0: a new one; None: a new one, in a new session if Python has that.
     """
-    where: dict[str, Any] = {"setsid": True} if group is None else {"setpgroup": group}
-    return os.posix_spawn(
+    start = partial(
+        os.posix_spawn,
         line[0],
         line,
         environment,
@@ -42,8 +42,11 @@ def spawn(line: list[str], environment: dict[str, str], streams: Sequence[int | 
         ],
         setsigmask=(),
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
-        **where,
     )
+    if group is None:
+        with suppress(NotImplementedError):  # Python was built with an old C library, as that of uv is
+            return start(setsid=True)
+    return start(setpgroup=group or 0)
 
 
 def file_identity(descriptor: int) -> tuple[int, int] | None:

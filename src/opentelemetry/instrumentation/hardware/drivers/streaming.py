@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, POLL, Ch
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.system.syscalls import memfd_create
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class StreamingCommand:
         if self._backoff.is_waiting(now):
             raise ChildProcessError(f"{self._failure}; retry in {self._backoff.retry_at - now:.0f} s")
         # A file in memory leaves nothing behind.
-        stdin = above_standard_streams(os.memfd_create("otel-hardware")) if document else None
+        stdin = above_standard_streams(memfd_create("otel-hardware")) if document else None
         try:
             if stdin is not None:
                 os.pwrite(stdin, document.encode(), 0)

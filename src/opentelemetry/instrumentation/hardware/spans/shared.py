@@ -21,6 +21,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.spans.ledger import OPEN, Demand
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
+from opentelemetry.instrumentation.hardware.system import syscalls
 from opentelemetry.instrumentation.hardware.system.job import start_time
 from opentelemetry.instrumentation.hardware.system.tree import runs
 
@@ -43,13 +44,13 @@ def create() -> int:
     """Create the file and return its descriptor.
 
     Raises:
-        OSError, AttributeError: The system has no such files.
+        OSError: The system has no such files.
     """
-    descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    descriptor = syscalls.memfd_create(_NAME, syscalls.MFD_CLOEXEC | syscalls.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, _SIZE)
-        with suppress(AttributeError):  # a smaller file would kill those who have mapped it
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        seals = syscalls.F_SEAL_SHRINK | syscalls.F_SEAL_GROW | syscalls.F_SEAL_SEAL
+        fcntl.fcntl(descriptor, syscalls.F_ADD_SEALS, seals)  # a smaller file would kill those who have mapped it
     except BaseException:
         os.close(descriptor)
         raise
