@@ -44,7 +44,7 @@ def spawn(line: list[str], environment: dict[str, str], streams: Sequence[int | 
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),  # Python ignores them, and a child would inherit that
     )
     if group is None:
-        with suppress(NotImplementedError):  # Python was built with an old C library, as that of uv is
+        with suppress(NotImplementedError):  # Python was built with an old C library: uv, conda
             return start(setsid=True)
     return start(setpgroup=group or 0)
 

@@ -1,6 +1,7 @@
 """System calls of Linux that :mod:`os` may lack.
 
-It has those of the C library that Python was built with. Those of uv (python-build-standalone) are built with that of 2012.
+It has those of the C library that Python was built with: for conda's Python, and for that of uv before July 2026, it is
+that of 2012. See https://github.com/python/cpython/issues/153400.
 """
 
 from __future__ import annotations
