@@ -22,10 +22,18 @@ def handle(*_: object) -> None:
     raise TimeLimitError
 
 
+def is_finalizing(frame: FrameType | None) -> bool:
+    """Whether a finalizer runs, which ignores all exceptions."""
+    while frame is not None and frame.f_code.co_name != "__del__":
+        frame = frame.f_back
+    return frame is not None
+
+
 def profile(frame: FrameType, event: str, _: object) -> None:
-    """Interrupt a function at its first call. Finalizers ignore all exceptions."""
+    """Interrupt a function at its first call."""
     name = frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_name
-    if event == "call" and frame.f_code.co_filename.startswith(FOLDERS) and name not in seen and "__del__" not in name:
+    is_ours = frame.f_code.co_filename.startswith(FOLDERS)
+    if event == "call" and is_ours and name not in seen and not is_finalizing(frame):
         seen.append(name)
         sys.setprofile(None)
         signal.raise_signal(signal.SIGUSR1)
