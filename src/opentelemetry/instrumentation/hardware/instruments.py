@@ -26,6 +26,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
 from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
+from opentelemetry.instrumentation.hardware.pipeline.message_limit import MessageLimit
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.sdk import (
     abandon_connections,
@@ -297,29 +298,8 @@ def limit_messages(provider: MeterProvider, most: int) -> None:
         thread = thread_of(reader)
         if thread is None:
             continue
-        limit = _MessageLimit(thread, most)
+        limit = MessageLimit(thread, most)
         classes = [*type(reader).__mro__, *type(exporter_of(reader)).__mro__]
         for name in {each.__module__ for each in classes}:  # their loggers have these names
             if name in logging.root.manager.loggerDict:
                 logging.getLogger(name).addFilter(limit)
-
-
-class _MessageLimit(logging.Filter):
-    """Passes so many warnings and errors of a thread, each as one line, and drops the others."""
-
-    def __init__(self, thread: threading.Thread, most: int) -> None:
-        super().__init__()
-        self._thread = thread
-        self._left = most
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is logged."""
-        if record.levelno < logging.WARNING or threading.current_thread() is not self._thread:
-            return True
-        if not self._left:
-            return False
-        self._left -= 1
-        if record.exc_info:  # the HTTP exporter of SDK 1.39 raises errors of connections
-            record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
-            record.exc_info = None
-        return True

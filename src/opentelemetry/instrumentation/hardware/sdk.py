@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -180,9 +181,10 @@ def set_name(instrument: Any, name: str) -> None:
         instrument.name = name
 
 
-def metrics_of(instrumentor: object) -> Collection[str]:
+def system_metrics() -> Collection[str]:
     """Return the names of what SystemMetricsInstrumentor reports. Its instance would be made by asking for it."""
-    instance = getattr(instrumentor, "_instance", None)
+    module = sys.modules.get("opentelemetry.instrumentation.system_metrics")
+    instance = getattr(getattr(module, "SystemMetricsInstrumentor", None), "_instance", None)
     return getattr(instance, "_config", ()) if getattr(instance, "is_instrumented_by_opentelemetry", False) else ()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -25,9 +24,9 @@ from opentelemetry.instrumentation.hardware.sdk import (
     event_emitter,
     exports_any_spans,
     is_proxy,
-    metrics_of,
     resource_of,
     restart_readers,
+    system_metrics,
     tracer_provider,
 )
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -43,8 +42,6 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 
 _EXIT_WAIT = 0.1  # seconds that the exit of the program waits for a last reading
-
-_PEER = "opentelemetry.instrumentation.system_metrics"
 
 
 class Telemetry:
@@ -256,7 +253,7 @@ class Telemetry:
                 instruments.register(metrics)
             if self.recorder is not None:
                 self.recorder.advance()
-            twice = metrics_of(getattr(sys.modules.get(_PEER), "SystemMetricsInstrumentor", None))
+            twice = system_metrics()
             if twice and not self._has_warned and session.has_reader() and any(each.name in twice for each in metrics):
                 self._has_warned = True
                 _LOG.warning(
