@@ -87,7 +87,7 @@ def test_doctor_says_what_windows_lacks(machine: Windows) -> None:
     done = machine.command("doctor")
     text = " ".join(done.stdout.split())
     assert "NVIDIA H100 80GB HBM3; driver 570.86.15" in text
-    assert "system.paging.usage: Windows' performance counters are disabled" in text  # as in Wine
+    assert "system.paging.usage: psutil cannot read it without Windows' performance counters" in text  # as in Wine
     assert "/proc" not in text
 
 

@@ -189,7 +189,7 @@ def total(view: View, *metrics: Metric) -> Number | None:
 
 
 def used(view: View, metric: Metric, key: str) -> Number | None:
-    """Return the value of the series whose state is ``used``; None if there is none."""
+    """Return the value of the series whose state is ``used``, or None."""
     return next((value for value, each in view.points(metric) if each.get(key) == "used"), None)
 
 

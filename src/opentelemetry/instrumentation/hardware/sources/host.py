@@ -88,7 +88,8 @@ class Host(Source):
             reason = "no disk in /proc/diskstats has a device in /sys/block" if is_linux else "psutil reports no disk"
             self.unsupported.append(f"{c.SYSTEM_DISK_IO.name}: {reason}")
         if not is_linux and self._machine.memory()[1] is None:
-            self.unsupported.append(f"{c.SYSTEM_PAGING_USAGE.name}: Windows' performance counters are disabled")
+            reason = "psutil cannot read it without Windows' performance counters"
+            self.unsupported.append(f"{c.SYSTEM_PAGING_USAGE.name}: {reason}")
         for name in set(config.interfaces or ()) - set(self._machine.interfaces(config.interfaces)):
             self.unsupported.append(f"{c.SYSTEM_NETWORK_IO.name}: no interface is named {name}")
 

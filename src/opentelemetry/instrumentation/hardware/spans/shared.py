@@ -78,7 +78,7 @@ def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryvie
 
 
 class ProgramDemand(Demand):
-    """In the program and its forks: whether they have spans. The agent looks every 0.1 s, so nobody has to wake it.
+    """In the program and its forks: whether they have spans. The agent looks every 0.1 s, so it need not be woken.
 
     Args:
         descriptor: The file.

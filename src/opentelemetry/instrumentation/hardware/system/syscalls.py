@@ -47,7 +47,7 @@ def memfd_create(name: str, flags: int = MFD_CLOEXEC) -> int:
 def _libc() -> Any:
     if not sys.platform.startswith("linux"):
         raise OSError(ENOSYS, os.strerror(ENOSYS))
-    ctypes.set_errno(ENOSYS)
+    ctypes.set_errno(ENOSYS)  # for a C library without the function
     return ctypes.CDLL(None, use_errno=True)
 
 
