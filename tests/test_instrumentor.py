@@ -59,7 +59,8 @@ def left() -> Left:
 
 @pytest.fixture
 def before() -> Left:
-    """The threads and open files that earlier tests left."""
+    """The threads and open files that earlier tests left. A thread may end after the test that stopped it."""
+    wait_for(lambda: not traces.threads(), 60, "the end of the threads of earlier tests")
     return left()
 
 
