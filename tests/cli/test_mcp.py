@@ -64,6 +64,14 @@ def test_closed_stdin_is_the_end() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
 
 
+def test_descriptor_0_is_not_read_if_python_has_no_stdin() -> None:
+    """Some Pythons start with their executable as descriptor 0 if stdin is closed."""
+    code = "import sys; sys.stdin = None; from opentelemetry.instrumentation.hardware.cli import main; main(['mcp'])"
+    with open(sys.executable) as executable:
+        ended = subprocess.run([sys.executable, "-c", code], stdin=executable, capture_output=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
+
+
 def test_client_finds_three_tools_that_only_read() -> None:
     found = with_client(lambda session: session.list_tools())
     assert [tool.name for tool in found.tools] == ["snapshot", "why", "doctor"]

@@ -163,9 +163,8 @@ def _open_standard_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
     os.close(descriptor)
-    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    null = open(os.devnull, "r+")  # noqa: SIM115 - Python itself may have opened a file as descriptor 0
+    sys.stdin, sys.stdout, sys.stderr = sys.stdin or null, sys.stdout or null, sys.stderr or null
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("otel-hardware", _replaced)
         sys.stdout.reconfigure(errors="otel-hardware")
