@@ -40,7 +40,7 @@ LAYERS = (
     "sources",
     "bottlenecks",
     "spans.rows",
-    "spans.ledger",
+    "spans.demand spans.ledger",
     "spans.timeline",
     "spans.shares",
     "spans.operations",

@@ -38,7 +38,7 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner,
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Reading, Source, SourceContext
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,8 @@ from tests.support.stage import PATIENT, Clock
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Series
 from opentelemetry.instrumentation.hardware.spans import rows as r
-from opentelemetry.instrumentation.hardware.spans.ledger import OPEN, Demand, Ledger
+from opentelemetry.instrumentation.hardware.spans.demand import OPEN, Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import Increase, Rows
 
 EPOCH = 1.8e9  # the difference between the two clocks

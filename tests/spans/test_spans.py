@@ -34,7 +34,8 @@ from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor, sources
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
 GPU_ATTRIBUTES = {

@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Reading, Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
 
 ENERGY = c.SPAN_ENERGY.name
 

@@ -29,7 +29,8 @@ from tests.support.recorded import Recorded, Rowed
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Ledger
+from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL
+from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.spans.rows import CAPACITY, Rows
 

@@ -31,7 +31,7 @@ from opentelemetry.instrumentation.hardware.sdk import (
 )
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.system.limits import is_limit
 
 if TYPE_CHECKING:

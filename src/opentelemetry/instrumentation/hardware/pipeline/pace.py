@@ -8,7 +8,7 @@ from math import inf
 from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading
-from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL, Demand
+from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL, Demand
 
 # Number of its periods after which a reading expires, and after which a source that is being read counts as hung.
 PERIODS = 3

@@ -30,7 +30,8 @@ from opentelemetry.instrumentation.hardware.pipeline.pace import Pace, Part
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.spans.ledger import Demand, Ledger
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 
 _LOG = logging.getLogger(__name__)
 

@@ -22,7 +22,8 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 from opentelemetry.instrumentation.hardware.pipeline.thread import FormerThreads, ReaderThread, read_all, start_all
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
-from opentelemetry.instrumentation.hardware.spans.ledger import METRICS, Demand
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
+from opentelemetry.instrumentation.hardware.spans.ledger import METRICS
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 

@@ -7,7 +7,7 @@ from math import inf, isnan
 from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PACKAGE, PROCESS, VISIBLE, Increase, Rows
 
 _LONG: Final = 1.0  # seconds of the shortest span that gets what is read once per second

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace import Span
 
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.parsing import SPAN_FIELDS
-from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL
 
 _LOG = logging.getLogger(__name__)
 

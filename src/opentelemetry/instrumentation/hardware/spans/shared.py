@@ -18,7 +18,7 @@ from math import inf
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.ledger import OPEN, Demand
+from opentelemetry.instrumentation.hardware.spans.demand import OPEN, Demand
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
 from opentelemetry.instrumentation.hardware.system import syscalls

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Final, TypeAlias
 
-from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import Rows
 from opentelemetry.instrumentation.hardware.spans.timeline import Slot, Timeline
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.spans.ledger import INTERVAL
+from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LONGEST_GAP, Rows
 
 # If there are more slots, each two of the older half become one, so that the end of a span takes at most 0.2 ms.
