@@ -124,6 +124,12 @@ def test_spans_metrics_and_blocks_have_the_energy_of_the_gpu(machine: Windows) -
     assert {"hw.energy", "system.cpu.time"} <= {*parent["metrics"]} - {*child["metrics"]}, "one reports the host"
 
 
+def test_another_process_reports_the_host_after_the_end_of_the_first(machine: Windows, tmp_path: Path) -> None:
+    done = machine.python("takeover.py", _path(tmp_path / "ready"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["False", "True"]
+
+
 def test_agent_is_replaced_with_one_message(machine: Windows) -> None:
     text = "from opentelemetry.instrumentation.hardware import HardwareInstrumentor as H; H().instrument()"
     done = machine.python("-c", text, env={"OTEL_PYTHON_HARDWARE_MODE": "agent"})
