@@ -202,6 +202,7 @@ class Process(Source):
         yield c.PROCESS_TREE_COUNT(len(tree))
         if len(tree) > 1:
             yield c.PROCESS_TREE_MEMORY_USAGE(sum(each.resident for each in tree))
-            yield c.PROCESS_TREE_THREAD_COUNT(sum(each.threads for each in tree))
+            if tree[0].threads:
+                yield c.PROCESS_TREE_THREAD_COUNT(sum(each.threads for each in tree))
         if self._tree_cpu.has_children:
             yield c.PROCESS_TREE_CPU_UTILIZATION(CounterRatio(self._tree_cpu.seconds, self._available_cpu))

@@ -230,7 +230,7 @@ class LinuxMachine:
         return Process(
             user=usage.user if usage else int(fields[11]) / TICKS,
             system=usage.system if usage else int(fields[12]) / TICKS,
-            threads=None if has_ended else int(fields[17]),
+            threads=None if has_ended else int(fields[17]) or None,  # 0: see tree()
             resident=resident,
             virtual=virtual,
             minor=minor if is_counted else None,
@@ -266,6 +266,9 @@ class LinuxMachine:
         folder = proc_folder(self._files, pid)
         walk = self._walk(pid, max_age)
         root = self._tree_process(self._files.read(f"{folder}/stat"), walk.time)
+        if not root.threads:  # QEMU, which runs the program on another CPU, has only the start in the file
+            me = self.process(pid)
+            root = root._replace(cpu_time=me.user + me.system, resident=me.resident or 0)
         parents = {root.pid, *walk.stats}
         tree = [root]
         for child, text in walk.stats.items():
