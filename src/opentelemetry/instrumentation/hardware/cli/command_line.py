@@ -163,8 +163,9 @@ def _open_standard_streams() -> None:
     while (descriptor := os.open(os.devnull, os.O_RDWR)) < 3:
         pass
     os.close(descriptor)
-    null = open(os.devnull, "r+")  # noqa: SIM115 - Python itself may have opened a file as descriptor 0
-    sys.stdin, sys.stdout, sys.stderr = sys.stdin or null, sys.stdout or null, sys.stderr or null
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - Python may have opened a file as descriptor 0
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("otel-hardware", _replaced)
         sys.stdout.reconfigure(errors="otel-hardware")
