@@ -611,6 +611,16 @@ def test_script_without_its_interpreter_is_not_called_missing(tmp_path: Path) ->
     assert (answer.returncode, answer.stderr) == (126, text)
 
 
+def test_program_for_another_c_library_is_not_called_a_script(tmp_path: Path) -> None:
+    """As one for glibc on Alpine."""
+    program = tmp_path / "train"
+    program.write_bytes(Path(sys.executable).read_bytes().replace(b"/ld-", b"/no-"))
+    program.chmod(0o755)
+    answer = run(around(str(program)), QUIET)
+    text = f"otel-hardware: {program} cannot be started: its C library is not installed\n"
+    assert (answer.returncode, answer.stderr) == (126, text)
+
+
 @pytest.mark.parametrize("flags", [["--include-metrics", "system.cpu.tim"], ["--sources", "gpu"]])
 def test_program_is_not_started_with_a_wrong_setting(tmp_path: Path, flags: list[str]) -> None:
     answer = run([*AGENT, *flags, "--", "touch", str(tmp_path / "made")], QUIET)

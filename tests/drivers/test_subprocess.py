@@ -331,8 +331,17 @@ def test_removed_tool_is_unavailable(make_command: Callable[..., Command], tmp_p
 
 def test_script_with_missing_interpreter_is_unavailable(make_command: Callable[..., Command]) -> None:
     command = make_command("", interpreter="/nowhere/python")
-    with pytest.raises(Unavailable, match=r"tool cannot be started: No such file"):
+    with pytest.raises(Unavailable, match=r"tool cannot be started: the interpreter in its first line does not exist"):
         command.run([], LONG)
+
+
+def test_program_for_another_c_library_is_unavailable(make_command: Callable[..., Command], tmp_path: Path) -> None:
+    """As nvidia-smi on Alpine, whose C library is not glibc."""
+    command = make_command("", fix="it comes with the driver")
+    (tmp_path / "tool").write_bytes(Path(sys.executable).read_bytes().replace(b"/ld-", b"/no-"))
+    with pytest.raises(Unavailable, match=r"tool cannot be started: its C library is not installed") as error:
+        command.run([], LONG)
+    assert "Alpine" in error.value.fix
 
 
 @pytest.mark.parametrize("search", [":/nowhere", "/nowhere::", ".", "", "tools"])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause, say
 from opentelemetry.instrumentation.hardware.cli.signals import CHILD, FORWARDED, KEYBOARD, Signals
+from opentelemetry.instrumentation.hardware.drivers.spawn import lacks
 from opentelemetry.instrumentation.hardware.system.job import start_time
 from opentelemetry.instrumentation.hardware.system.syscalls import pidfd_open
 
@@ -23,9 +24,8 @@ def started(program: Sequence[str], environ: Mapping[str, str]) -> subprocess.Po
     try:
         return subprocess.Popen(program, env=environ)
     except FileNotFoundError:
-        if shutil.which(program[0]):
-            reason = "the interpreter in its first line does not exist"
-            raise Mistake(f"{program[0]} cannot be started: {reason}", 126) from None
+        if path := shutil.which(program[0]):
+            raise Mistake(f"{program[0]} cannot be started: {lacks(path)}", 126) from None
         hint = f", or: otel-hardware run -- python {program[0]}" if program[0].endswith(".py") else ""
         raise Mistake(f"{program[0]}: command not found; check the name and PATH{hint}", 127) from None
     except OSError as error:

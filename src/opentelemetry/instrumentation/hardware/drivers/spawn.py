@@ -49,6 +49,14 @@ def spawn(line: list[str], environment: dict[str, str], streams: Sequence[int | 
     return start(setpgroup=group or 0)
 
 
+def lacks(path: str) -> str:
+    """Return what a program lacks that exists, but that the system does not find."""
+    with suppress(OSError), open(path, "rb") as file:
+        if file.read(2) == b"#!":
+            return "the interpreter in its first line does not exist"
+    return "its C library is not installed"
+
+
 def file_identity(descriptor: int) -> tuple[int, int] | None:
     """Return the device and inode of an open descriptor; None if it is closed.
 

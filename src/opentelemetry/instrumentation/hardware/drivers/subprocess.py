@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers.child import Child, Output
 from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
+from opentelemetry.instrumentation.hardware.drivers.spawn import lacks
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 # Environment variables passed to every tool. PYTHONPATH, LD_PRELOAD and credentials are not passed on.
@@ -132,7 +133,10 @@ class Command:
             if detached is None:
                 return Child(self._tool.name, line, self._environment(), stdin, keeper=True)
             return start_detached(self._tool.name, line, self._environment(), stdin, detached)
-        except (FileNotFoundError, PermissionError) as error:
+        except FileNotFoundError:
+            fix = "install that, or use an image that has it; Alpine has no glibc"
+            raise Unavailable(f"{line[0]} cannot be started: {lacks(line[0])}", fix) from None
+        except PermissionError as error:
             raise Unavailable(f"{line[0]} cannot be started: {error.strerror}", self._tool.fix) from None
 
     def stop(self, child: Child) -> None:
