@@ -146,6 +146,24 @@ def test_library_path_of_a_file_that_is_no_library_is_the_problem(bare: Bare) ->
     assert "WARNING" not in report["heard"]
 
 
+REFUSED = """
+from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.sources.nvidia.binding import Binding
+try:
+    Binding("")
+except DriverError as error:
+    print(error)
+"""
+
+
+def test_library_that_the_loader_refuses_is_not_called_missing(tmp_path: Path) -> None:
+    """As on Alpine, whose C library lacks functions that NVIDIA's library calls."""
+    file = tmp_path / "libnvidia-ml.so.1"
+    file.write_text("This is no library")
+    answer = children.run([sys.executable, "-c", REFUSED], {"LD_LIBRARY_PATH": str(tmp_path)})
+    assert file.name in answer.stdout, answer.stderr
+
+
 def test_binding_is_not_imported_by_our_threads(tmp_path: Path) -> None:
     (report,) = ran(machine(tmp_path, h100()).environment, {})
     assert report["imported"]

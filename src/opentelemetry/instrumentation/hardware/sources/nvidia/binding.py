@@ -41,9 +41,9 @@ class Binding:
             raise DriverError(codes.NO_LIBRARY, f"its Python binding cannot be imported: {error}") from None
         self._binding = pynvml
         self._missing: set[tuple[object, ...]] = set()
-        if path or (pynvml.nvmlLib is None and sys.platform.startswith("linux")):
-            self._load(path)
         try:
+            if path or (pynvml.nvmlLib is None and sys.platform.startswith("linux")):
+                self._load(path or _LIBRARY)
             with self._errors():
                 pynvml.nvmlInit()
         except DriverError as error:
@@ -57,15 +57,13 @@ class Binding:
     def _load(self, path: str) -> None:
         """Load the library for the binding, which would hold the interpreter lock meanwhile."""
         try:
-            library = load(path or _LIBRARY, "nvmlInitWithFlags", "nvmlShutdown")
+            library = load(path, "nvmlInitWithFlags", "nvmlShutdown")
             if self._binding.nvmlLib is None:
                 self._binding.nvmlLib = library
         except TimeoutError as error:
             raise DriverError(codes.TIMEOUT, str(error)) from None
         except OSError as error:
-            if path or isinstance(error, ChildProcessError):
-                raise DriverError(codes.NO_LIBRARY, str(error)) from None
-            # else it is not found, and the binding has a text for that
+            raise DriverError(codes.NO_LIBRARY, str(error)) from None
 
     def _check(self, code: int) -> None:
         if code:
