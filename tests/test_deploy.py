@@ -151,6 +151,16 @@ def test_image_gets_all_files_that_the_build_needs(name: str) -> None:
     assert {"pyproject.toml", "README.md", "LICENSE", "src"} == {*names}
 
 
+def test_operator_finds_the_same_packages_for_pods_with_glibc_and_with_musl() -> None:
+    """It copies one of two folders, whose names it knows, by the annotation of the pod."""
+    glibc, musl, final = (FOLDER / "Dockerfile.instrumentation").read_text().split("\n\n")
+    commands = [re.findall(r"^(?:COPY|RUN) .*", stage, re.MULTILINE) for stage in (glibc, musl)]
+    assert [each.replace("/autoinstrumentation", "/autoinstrumentation-musl") for each in commands[0]] == commands[1]
+    assert ("-slim" in glibc, "-alpine" in musl) == (True, True)
+    for stage, folder in (("build", "/autoinstrumentation"), ("build-musl", "/autoinstrumentation-musl")):
+        assert f"COPY --from={stage} {folder} {folder}\n" in final
+
+
 def test_slurm_script_runs_the_program_and_its_metrics_arrive(tmp_path: Path) -> None:
     with Sink() as sink:
         here = sink.environment()

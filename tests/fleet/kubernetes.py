@@ -221,7 +221,7 @@ def names_of_pods(folder: Path, server: ApiServer, say: Say) -> bool:
 def injected(folder: Path, say: Say) -> bool:
     """What the Operator does: a folder with packages, from the image, is put on the PYTHONPATH of a pod's program."""
     target = folder / "autoinstrumentation"
-    text = (DEPLOY / "Dockerfile.instrumentation").read_text()
+    text = (DEPLOY / "Dockerfile.instrumentation").read_text().partition("\n\n")[0]  # that for glibc
     (line,) = [each for each in text.splitlines() if "--target" in each]
     packages = line.partition("--target /autoinstrumentation ")[2].replace("/package", str(ROOT)).split()
     pip = [sys.executable, "-m", "pip"]
