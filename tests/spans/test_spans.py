@@ -560,7 +560,7 @@ if os.fork() == 0:
     with tracer.start_as_current_span("work"):
         time.sleep(0.3)
     for span in memory.get_finished_spans():
-        print(span.name, *span.attributes)
+        print(span.name, *span.attributes, flush=True)
     os._exit(0)
 os.wait()
 """

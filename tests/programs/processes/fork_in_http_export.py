@@ -76,7 +76,7 @@ if __name__ == "__main__":
     HardwareInstrumentor().instrument(meter_provider=provider)
     before = set(sys.modules)
     until(lambda: provider.force_flush() and senders, "export")
-    print("imported", sorted(set(sys.modules) - before))
+    print("imported", sorted(set(sys.modules) - before), flush=True)  # else each child has it in its buffer
     for name, lock in locks().items():
-        print(name, fork_while_locked(lock))
+        print(name, fork_while_locked(lock), flush=True)
     print("senders", len({pid for pids in senders.values() for pid in pids}), max(map(len, senders.values())))
