@@ -92,10 +92,10 @@ class Settings:
     devices: list[str] | None = setting(
         words("indices, UUIDs and PCI addresses, such as 0,1 or GPU-8f6a", alone=("all", "visible", "process")),
         "all, or visible where a scheduler restricted them",
-        "NVIDIA and AMD GPUs, Neuron devices and IPUs to report. An index counts the devices of each vendor. visible: "
-        "those that CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, NEURON_RT_VISIBLE_CORES or the "
-        "container make available to the program. process: those that the program and its children use. Apple chips "
-        "and TPUs are always reported.",
+        "Accelerators to report. An index counts the devices of each vendor. visible: those that CUDA_VISIBLE_DEVICES, "
+        "ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES, NEURON_RT_VISIBLE_CORES or the container make available to the "
+        "program. process: those that the program and its children use. Apple chips, TPUs and devices of the source "
+        "drm are always reported.",
     )
     openmetrics: Endpoints | None = setting(
         Parser(
