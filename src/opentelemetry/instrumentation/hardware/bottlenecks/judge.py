@@ -199,7 +199,7 @@ def _decided(signals: Signals, active: str) -> Verdict:
         meaning = "its utilization is not known"
     elif busy >= 0.9 and "sm" not in signals:
         meaning = (
-            f"busy {100 * busy:.0f} %; whether with small kernels or communication, only Hopper and newer cards tell"
+            f"busy {100 * busy:.0f} %; only Hopper and newer cards show whether with small kernels or communication"
         )
     else:
         meaning = f"busy {100 * busy:.0f} %; no rule matches"

@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.version import __version__
 
-HELP = "let agents ask for values, bottlenecks and findings (MCP)"
+HELP = "serve values, bottlenecks and findings to agents (MCP)"
 
 DESCRIPTION = """\
 A server of the Model Context Protocol on stdin and stdout, for coding agents and other MCP clients. Its tools only

@@ -49,7 +49,7 @@ _BOTTLENECK, _UNKNOWN = 3, 4  # exit statuses
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "otel-hardware why [flags]"
     shown = parser.add_mutually_exclusive_group()
-    text = "the program; default: the process that uses the GPUs, if it is one"
+    text = "the program; default: the process that uses the GPUs, if exactly one does"
     shown.add_argument("--pid", metavar="PID", help=text)
     replay.add_argument(shown)
     text = f"how long to watch, at least {LEAST:g}; default: {WINDOW:g}"
@@ -182,7 +182,7 @@ def _as_text(name: str, verdict: Verdict, width: int) -> Iterator[str]:
         yield f"    nearly: {verdict.runner_up}"
     for rule, missing in verdict.undecided.items():
         needs = ", ".join(SIGNALS[each].text for each in missing)
-        yield from wrap(f"not asked: {rule}, which needs {needs}", width, "    ", "      ")
+        yield from wrap(f"not decided: {rule}, which needs {needs}", width, "    ", "      ")
 
 
 def _as_json(name: str, verdict: Verdict) -> dict[str, Any]:
