@@ -36,9 +36,9 @@ class Part:
     Attributes:
         reading: As of the last reading. Other threads use it while the source may be closed.
         values: Its values; not used if it is for spans.
-        last: When it was read last.
-        due: When it is read next.
-        errors: What was wrong with its points.
+        last: When it was last read.
+        due: When it is next due.
+        errors: Errors in its points.
     """
 
     def __init__(self, reading: Reading, values: Aggregator) -> None:
@@ -51,8 +51,8 @@ class Part:
 class Pace:
     """When the readings of one source are due.
 
-    A reading is due when its seconds have passed, just before a collection, or when spans need it. While nobody
-    collects, or only spans need readings, it is due less often.
+    A reading is due when its interval has passed, just before a collection, or when spans need it. If no reader
+    collects, or if only spans need readings, the interval is longer.
 
     Args:
         new_values: Returns what keeps the values of a reading.

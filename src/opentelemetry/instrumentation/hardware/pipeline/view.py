@@ -38,7 +38,7 @@ class View(NamedTuple):
         pid: The observed process; None if it is this command.
         names: The name of each device by its ``hw.id``.
         used: ``hw.id`` of the devices that the observed process and its descendants use, as far as that is known.
-        absent: The sources of hardware that this machine lacks and nobody asked for. ``unsupported`` has the reasons.
+        absent: The sources of hardware that this machine lacks and no setting names. ``unsupported`` has the reasons.
     """
 
     time: float

@@ -128,7 +128,7 @@ def _starved(time: float, index: int, count: int) -> Load:
 
 
 def _memory_leak(time: float, index: int, count: int) -> Load:
-    """Memory fills up in five minutes. The program ends, and begins anew."""
+    """Memory fills up in five minutes. The program ends, and starts again."""
     used = 0.4 + 0.6 * (time % 310.0) / 300.0
     return _training(time, index, count)._replace(memory=used) if used < 1.0 else Load()
 

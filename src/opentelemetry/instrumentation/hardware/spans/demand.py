@@ -38,7 +38,7 @@ class Demand:
 
     Attributes:
         ready: From when on the start of a span may cause a reading, in monotonic seconds.
-        poll: Seconds after which :meth:`due` must be asked again, because nothing wakes the thread that reads.
+        poll: Seconds after which :meth:`due` must be called again, because nothing wakes the reading thread.
     """
 
     poll: float = inf

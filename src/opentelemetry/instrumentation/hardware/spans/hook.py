@@ -1,4 +1,4 @@
-"""TraceHook: learns of every TracerProvider of the SDK and of every span that starts."""
+"""TraceHook: observes every TracerProvider of the SDK and every span that starts."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class TraceHook:
     """Calls back when a TracerProvider is made or gets a processor, and when a span starts.
 
     A SpanProcessor in each provider is not enough: none can be added to a provider that is never global (MLflow,
-    logfire, Phoenix), Phoenix removes all processors when the program adds its first one, and processors are not
-    told of spans that the sampler drops. So ``TracerProvider.__init__``, its ``add_span_processor`` and
+    logfire, Phoenix), Phoenix removes all processors when the program adds its first one, and processors do not
+    receive spans that the sampler drops. So ``TracerProvider.__init__``, its ``add_span_processor`` and
     ``Tracer.start_span`` are replaced.
 
     Args:

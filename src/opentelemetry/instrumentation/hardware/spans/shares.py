@@ -138,7 +138,7 @@ class Shares:
         self._notes.append((self._clock(), span_id, None, _LOST))
 
     def forget(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> None:
-        """Note that a span ended, and that nobody asks for its share. No lock, no wait.
+        """Note that a span ended, and that its share is not requested. No lock, no wait.
 
         Args:
             span_id: Its ID.

@@ -99,7 +99,7 @@ def device_columns(
 
 
 def device_tiles(devices: Sequence[Device], history: History, width: int, height: int) -> list[Line]:
-    """Return the graphs of all devices, side by side; nothing if there is no room."""
+    """Return the graphs of all devices, side by side; nothing if they do not fit."""
     shown = [device for device in devices if device.busy is not None]
     each = (width + 2) // len(shown) - 2 if shown else 0
     if each < _TILE or height < 3:

@@ -70,7 +70,7 @@ def cpu(view: View, history: History, width: int, height: int) -> Drawn:
 
 
 def _core_lines(cores: Mapping[int, float], width: int, height: int) -> list[Line]:
-    """Return a bar for each core, or a column of one character if there is no room for bars."""
+    """Return a bar for each core, or a column of one character if bars do not fit."""
     if not cores:
         return []
     digits = len(str(max(cores)))
@@ -231,7 +231,7 @@ def _space_style(space: Space) -> str:
 
 
 def header(host: str, view: View | None, note: str, clock: str, width: int) -> Line:
-    """Return the first line of the screen. What has no room is left out: first the uptime, then words of the note."""
+    """Return the first line of the screen. What does not fit is left out: first the uptime, then words of the note."""
     uptime = figures.total(view, c.SYSTEM_UPTIME) if view else None
     name = whole([[(" otel-hardware ", "brand")], [(host, STRONG)]], width, " ")
     time: Line = [(f"  {clock} ", "")]

@@ -228,7 +228,7 @@ class Column(Generic[Row]):
         cell: Returns the cell of a row for a width.
         order: Returns what rows are sorted by.
         grows: Its share of the columns that are left.
-        rank: Columns with the highest rank are left out first if there is no room.
+        rank: Columns with the highest rank are left out first if they do not fit.
         right: Whether it is aligned to the right.
         descending: Whether the highest comes first, unless the order is reversed.
     """
@@ -244,7 +244,7 @@ class Column(Generic[Row]):
 
 
 class Layout(Generic[Row]):
-    """The columns of a table in a width. Columns that have no room are left out.
+    """The columns of a table in a width. Columns that do not fit are left out.
 
     Attributes:
         columns: The columns, each with its width.

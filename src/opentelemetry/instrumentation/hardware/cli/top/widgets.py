@@ -116,7 +116,7 @@ class Panel(ScrollView, can_focus=True):
         return self._drawn.fixed + keys.index(self.selected) if self.selected in keys else -1
 
     def _label(self) -> None:
-        """Write the frame, if it changed. Parts of the title that have no room are left out."""
+        """Write the frame, if it changed. Parts of the title that do not fit are left out."""
         drawn, visible = self._drawn, self.size.height - self._drawn.fixed
         rows = len(drawn.lines) - drawn.fixed
         first = round(self.scroll_y)
