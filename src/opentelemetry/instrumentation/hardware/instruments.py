@@ -91,7 +91,7 @@ class Instruments:
         self._served: Session | None = None
         self._readers = Readers()
         self._empty: dict[_Key, Sequence[Observation]] = {}
-        self._ready: dict[_Key, object] = {}  # the instruments: those of logfire end if nobody keeps them
+        self._ready: dict[_Key, object] = {}  # the instruments: those of logfire end without a reference
         self._parts: dict[_Key, Sequence[Observation]] = {}
         self._names: dict[tuple[str, str], int] = {}
         self._exported: dict[_Key, Callable[[Attributes], bool] | None] = {}

@@ -189,7 +189,7 @@ def total(view: View, *metrics: Metric) -> Number | None:
 
 
 def used(view: View, metric: Metric, key: str) -> Number | None:
-    """Return the value of the series whose state is ``used``, or None."""
+    """Return the value of the series with the state ``used``, or None."""
     return next((value for value, each in view.points(metric) if each.get(key) == "used"), None)
 
 

@@ -88,7 +88,7 @@ def _record(output: TextIO, arguments: argparse.Namespace) -> Problem | None:
     config = config.changed(sources=[arguments.source])
     try:
         of_host = discover()[arguments.source]().of_all_processes
-    except (Exception, SystemExit) as error:  # a package of somebody else
+    except (Exception, SystemExit) as error:  # a third-party package
         return Problem(arguments.source, f"it cannot be loaded: {type(error).__name__}: {error}")
     session = pipeline.Session(config, pid, drivers=lambda name: drivers, all_processes=of_host)
     runner, *others = session.runners

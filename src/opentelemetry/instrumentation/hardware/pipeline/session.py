@@ -65,7 +65,7 @@ class Session:
         has_started: Whether it reads.
         has_reader: Whether a reader may collect from us. A process that exports nothing does not become reporter.
         demand: When spans need readings.
-        accelerators: The sources of accelerators of which there is a sign.
+        accelerators: The sources of accelerators that this machine seems to have.
     """
 
     def __init__(

@@ -266,7 +266,7 @@ class LinuxMachine:
         folder = proc_folder(self._files, pid)
         walk = self._walk(pid, max_age)
         root = self._tree_process(self._files.read(f"{folder}/stat"), walk.time)
-        if not root.threads:  # QEMU, which runs the program on another CPU, has only the start in the file
+        if not root.threads:  # QEMU, which emulates another CPU for the program, leaves the rest of the file 0
             me = self.process(pid)
             root = root._replace(cpu_time=me.user + me.system, resident=me.resident or 0)
         parents = {root.pid, *walk.stats}

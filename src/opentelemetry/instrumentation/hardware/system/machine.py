@@ -121,6 +121,7 @@ class TreeProcess(NamedTuple):
 
     ``started`` distinguishes processes that have had the same PID. ``reaped_cpu_time`` is the CPU time of its children
     that have ended and were waited for, and of theirs; 0 where the system does not count it.
+    ``threads`` is 0 where it is unknown.
     """
 
     pid: int
