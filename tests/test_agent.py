@@ -327,6 +327,29 @@ def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
     assert err.count("\n") == 0, err
 
 
+def test_attached_process_that_ends_before_it_is_read_is_named() -> None:
+    text = """
+import subprocess, sys
+from opentelemetry.instrumentation.hardware.cli import main, program
+child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+class Ending(program.Attached):
+    def environ(self):
+        child.kill()
+        child.wait()
+        return super().environ()
+program.Attached = Ending
+print(child.pid)
+raise SystemExit(main(["run", "--attach", str(child.pid)]))
+"""
+    answer = run([sys.executable, "-c", text], {"OTEL_METRICS_EXPORTER": "console"})
+    pid = answer.stdout.split("\n", 1)[0]
+    (message,) = answer.stderr.splitlines()
+    assert (answer.returncode, message) == (
+        0,
+        f"otel-hardware: the program itself is not reported: process {pid} has ended",
+    )
+
+
 def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink: Sink, tmp_path: Path) -> None:
     with started(command("processes/job", tmp_path / "journal", "wait")) as reporter:
         _, job = reporter.stdout.readline().split()  # it has reported the host

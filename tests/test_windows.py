@@ -9,21 +9,27 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.children import PROGRAMS, ROOT, run, started
+from tests.support.children import PATIENCE, PROGRAMS, ROOT, Piped, run, started
 from tests.tools import need, program, windows
 from tests.tools.nvml import FakeNvml, h100
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Wine is tested on Linux")
 
+MODULE = ("-m", "opentelemetry.instrumentation.hardware")
 UUID = str(h100()["UUID"])
 
 
 def _path(path: Path) -> str:
     return f"Z:{path}".replace("/", "\\")
+
+
+def _without_noise(err: str) -> str:
+    return "\n".join(each for each in err.splitlines() if not each.startswith("wine:"))
 
 
 class Windows:
@@ -56,12 +62,22 @@ class Windows:
     def python(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run the interpreter."""
         done = run(self.line(*arguments), {**self.environment, **(env or {})}, cwd=PROGRAMS / "windows")
-        done.stderr = "\n".join(each for each in done.stderr.splitlines() if not each.startswith("wine:"))
+        done.stderr = _without_noise(done.stderr)
         return done
 
     def command(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run `otel-hardware`."""
-        return self.python("-m", "opentelemetry.instrumentation.hardware", *arguments, env=env)
+        return self.python(*MODULE, *arguments, env=env)
+
+    def console(self, *arguments: str) -> AbstractContextManager[Piped]:
+        """Start `otel-hardware`, which exports to its standard output."""
+        env = {**self.environment, "OTEL_METRICS_EXPORTER": "console"}
+        return started(self.line(*MODULE, *arguments), env, cwd=PROGRAMS / "windows")
+
+
+def _wait_for_process(reporting: Piped) -> None:
+    """Wait until the metrics of the program are in the output of its reporter."""
+    assert any('"process.cpu.time"' in line for line in reporting.stdout)
 
 
 @pytest.fixture(name="machine")
@@ -97,19 +113,22 @@ def test_tools_are_not_run(machine: Windows) -> None:
 
 
 def test_run_reports_a_program_to_its_end(machine: Windows) -> None:
-    program_of = machine.line("-c", "import time; time.sleep(4); raise SystemExit(7)")[1:]
-    done = machine.command("run", "--", *program_of, env={"OTEL_METRICS_EXPORTER": "console"})
-    assert (done.returncode, done.stderr) == (7, "")
-    assert '"process.cpu.time"' in done.stdout
+    program_of = machine.line("-c", "input(); raise SystemExit(7)")[1:]
+    with machine.console("run", "--interval", "1", "--", *program_of) as reporting:
+        _wait_for_process(reporting)
+        _, err = reporting.communicate("\n", timeout=PATIENCE)
+    assert (reporting.returncode, _without_noise(err)) == (7, "")
 
 
 def test_run_reports_a_running_process_to_its_end(machine: Windows) -> None:
-    text = "import os, time; print(os.getpid(), flush=True); time.sleep(15)"
+    text = "import os; print(os.getpid(), flush=True); input()"
     with started(machine.line("-c", text), machine.environment) as other:
         pid = other.stdout.readline().strip()
-        done = machine.command("run", "--attach", pid, env={"OTEL_METRICS_EXPORTER": "console"})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert '"process.cpu.time"' in done.stdout
+        with machine.console("run", "--interval", "1", "--attach", pid) as reporting:
+            _wait_for_process(reporting)
+            print(file=other.stdin, flush=True)
+            _, err = reporting.communicate(timeout=PATIENCE)
+    assert (reporting.returncode, _without_noise(err)) == (0, "")
 
 
 def test_spans_metrics_and_blocks_have_the_energy_of_the_gpu(machine: Windows) -> None:

@@ -21,7 +21,7 @@ from tests.support.children import command, in_pid_namespace, run, started
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Value
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.sources import Source
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the Linux kernel")
@@ -429,12 +429,24 @@ def test_process_name_with_parentheses_and_newline_is_parsed() -> None:
         assert all_of(source) == whole
 
 
-def test_reading_an_ended_process_is_an_error() -> None:
+def test_process_that_has_ended_is_unavailable() -> None:
+    machine = foreign(0)
+    del machine.tree.files[f"/proc/{STRANGER}/stat"]
+    with pytest.raises(Unavailable, match=f"process {STRANGER} has ended"), opened("process", machine, pid=STRANGER):
+        pass
+
+
+def test_process_that_ends_before_its_first_reading_has_the_values_of_the_opening() -> None:
     machine = foreign(0)
     with opened("process", machine, pid=STRANGER) as source:
-        del machine.tree.files[f"/proc/{STRANGER}/stat"]
-        with pytest.raises(OSError, match="No such file"):
-            often(source)
+        whole = all_of(source)
+    with opened("process", machine, pid=STRANGER) as source:
+        for path in [each for each in machine.tree.files if each.startswith(f"/proc/{STRANGER}/")]:
+            del machine.tree.files[path]
+        late = all_of(source)
+    missing = whole.keys() - late.keys()
+    assert {series.metric for series in missing} == {c.PROCESS_TREE_COUNT}
+    assert late == {series: whole[series] for series in late}
 
 
 def test_only_resident_memory_is_read_between_collections() -> None:

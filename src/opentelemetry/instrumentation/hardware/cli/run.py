@@ -131,7 +131,9 @@ def _run_attached(arguments: argparse.Namespace, config: Config, signals: Signal
             environ = process.environ()
     exporters.set_defaults(os.environ, arguments.interval, service=None)
     reporter = Reporter(environ, pid=process.pid)
-    with reporting(arguments, config, process.pid, find_target(arguments), reporter) as (_, exports):
+    with reporting(arguments, config, process.pid, find_target(arguments), reporter) as (session, exports):
+        if not arguments.agent:
+            _warn_if_process_is_missing(session)
         has_ended = False
         while not has_ended:
             if arguments.agent:

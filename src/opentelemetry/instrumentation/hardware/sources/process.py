@@ -16,6 +16,7 @@ from opentelemetry.instrumentation.hardware.model import (
     Scope,
     Series,
     SeriesCache,
+    Unavailable,
 )
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
@@ -73,20 +74,23 @@ class Process(Source):
         """Read the process once.
 
         Raises:
-            OSError: The process has ended.
-            Unavailable: ``/proc`` belongs to another PID namespace.
+            Unavailable: The process has ended, or ``/proc`` belongs to another PID namespace.
         """
         self._machine = self.context.drivers.machine(self.context.walk)
-        self._machine.process(self.context.pid)
         self._is_own = self.context.pid == os.getpid()
-        self._gc = [(metric, key) for metric, key in _GC.items() if self._is_own and self.context.config.wants(metric)]
         self._total_memory = self._machine.total_memory()
-        self._read_limits()
+        try:
+            self._newest = self._machine.process(self.context.pid)
+            self._read_limits()
+        except (FileNotFoundError, ProcessLookupError):
+            if self._is_own:
+                raise
+            raise Unavailable(f"process {self.context.pid} has ended") from None
+        self._gc = [(metric, key) for metric, key in _GC.items() if self._is_own and self.context.config.wants(metric)]
         self._available_cpu = 0.0  # CPU seconds that the process could have used so far
         self._last_uptime: float | None = None
-        self._newest: Measured | None = None
-        self._last_alive: Measured | None = None
-        self._last_resident: int | None = None
+        self._last_alive = self._newest if self._newest.resident is not None else None
+        self._last_resident = self._newest.resident
         self._end: float | None = None  # uptime at which the process was first seen as a zombie
         self._tree_points: list[Point] = []
         self._span_cpu = TreeCpuTime()
@@ -121,7 +125,7 @@ class Process(Source):
         try:
             resident = self._machine.resident(self.context.pid)
         except OSError:
-            if self._is_own or self._newest is None:
+            if self._is_own:
                 raise
             resident = None  # it has ended and was reaped
         if resident is not None:
@@ -162,7 +166,7 @@ class Process(Source):
         try:
             reading = self._newest = self._machine.process(self.context.pid)
         except OSError:
-            if self._is_own or self._newest is None:
+            if self._is_own:
                 raise
             reading = self._newest._replace(resident=None)
         if reading.resident is not None:
