@@ -185,19 +185,6 @@ def test_counters_continue_when_another_group_limits_the_process() -> None:
             stage.clock.now += 10
 
 
-def test_changed_limit_is_read_at_the_next_slow_reading() -> None:
-    machine = kubernetes(0)
-    with opened("container", machine) as container:
-        assert value(all_of(container), c.CONTAINER_CPU_LIMIT) == 4.0
-        machine.tree.files[TOP + POD + "/cpu.max"] = "100000 100000\n"
-        machine.tree.files[TOP + POD + "/memory.max"] = f"{3 * GIB}\n"
-        found = all_of(container)
-        assert value(found, c.CONTAINER_CPU_LIMIT) == 1.0
-        assert value(found, c.CONTAINER_MEMORY_LIMIT) == 3 * GIB
-        machine.tree.files[TOP + POD + "/cpu.max"] = "max 100000\n"
-        assert not series_of(all_of(container), c.CONTAINER_CPU_LIMIT)
-
-
 def test_move_to_another_group_is_noticed_at_the_next_slow_reading() -> None:
     machine = kubernetes(0)
     with opened("container", machine) as container:
@@ -283,24 +270,6 @@ def test_systemd_slice_with_a_limit_is_a_container() -> None:
     machine = metal(0)
     machine.tree.files[TOP + "/user.slice/user-1000.slice/memory.max"] = f"{GIB}\n"
     assert _limits(machine) == (None, GIB)
-
-
-def test_process_utilization_is_relative_to_cgroup_limits() -> None:
-    """The process may use 4 of 16 CPUs and 8 of 61 GiB."""
-    machine = kubernetes(0)
-    with opened("process", machine) as process:
-        found = all_of(process)
-        resident = value(found, c.PROCESS_MEMORY_USAGE)
-        assert value(found, c.PROCESS_MEMORY_UTILIZATION) == resident / (8 * GIB)
-        machine.become(kubernetes(1))
-        whole = next(iter(series_of(often(process), c.PROCESS_CPU_UTILIZATION).values()))
-        assert whole.whole == pytest.approx(10 * 4)  # type: ignore[union-attr]
-        all_of(process)
-        machine.become(kubernetes(2))
-        all_of(process)
-        assert value(all_of(process), c.PROCESS_MEMORY_UTILIZATION) == pytest.approx(
-            value(often(process), c.PROCESS_MEMORY_USAGE) / (12 * GIB)
-        )
 
 
 @pytest.mark.parametrize(

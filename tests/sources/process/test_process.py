@@ -257,18 +257,6 @@ def test_gc_metrics_are_absent_for_another_process() -> None:
 # -- the tree
 
 
-def test_process_without_children_has_tree_count_only() -> None:
-    with _child(IDLE) as child, opened("process", pid=child.pid) as source:
-        found = all_of(source)
-    assert value(found, c.PROCESS_TREE_COUNT) == 1
-    for row in (
-        c.PROCESS_TREE_MEMORY_USAGE,
-        c.PROCESS_TREE_THREAD_COUNT,
-        c.PROCESS_TREE_CPU_UTILIZATION,
-    ):
-        assert not series_of(found, row)
-
-
 def test_tree_metrics_agree_with_psutil() -> None:
     """The tree is the test process, an idle child, and a child with a busy child."""
     me = psutil.Process()
