@@ -224,15 +224,6 @@ def test_limit_that_fails_at_first_is_read_again(tmp_path: Path) -> None:
         assert [calls[f"gpu0.MaxClockInfo.{domain}"] for domain in range(4)] == [1, 1, 1, 1], "it never changes"
 
 
-def test_xid_of_a_lost_gpu_is_counted(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100(0)) as machine:
-        machine.tick(0)
-        machine.fake.event(0, 79)
-        now = machine.tick(2, {"gpu0": refused(LOST)})
-        assert now.total("hw.errors", error_type="xid") == 1
-        assert now.one("hw.status", hw_state="failed") == 1
-
-
 def test_mig_instances_of_a_lost_gpu_are_failed_without_warnings_of_their_own(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

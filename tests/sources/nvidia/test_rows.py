@@ -179,11 +179,6 @@ def test_missing_rows_are_exactly_those_not_exported(make: Callable[[], Gpu], ev
     }
 
 
-def test_pci_address_keeps_a_domain_of_more_than_four_digits(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100(), lines={"gpu0.PciInfo": "10000:1b:00.0 0x233010de 0x16c110de"}) as machine:
-        assert [dict(pairs)["pci.bdf"] for pairs in machine.tick(0).of("hw.gpu.info")] == ["10000:1b:00.0"]
-
-
 def test_jetson_is_exported_with_name_and_status_only(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, orin()) as machine:
         now = machine.tick(0)
@@ -309,17 +304,6 @@ def test_integrated_energy_is_not_replaced_by_a_counter_after_the_gpu_was_lost(t
         now = machine.ticks(4)
         assert before < now.one("hw.energy") < before + 10 * 142.7
         assert machine.up()
-
-
-def test_failed_batch_of_fields_does_not_decide_that_there_is_no_energy_counter(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, a100(), lines={"gpu0.FieldValues": refused(10)}) as machine:
-        assert machine.tick(0).of("hw.energy") == {}
-        assert machine.tick(2).of("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") == {}
-        machine.fake.set_lines({"gpu0.FieldValues": None})
-        now = machine.ticks(4)
-        assert now.one("hw.energy") > 5_000_000
-        assert now.one("hw.gpu.throttle.time", hw_gpu_throttle_reason="power_cap") > 90
-        assert not machine.unsupported("hw.energy")
 
 
 def test_gpu_time_grows_by_the_mean_utilization_of_each_window(tmp_path: Path) -> None:
