@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.sources.machines import STRANGER
-from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, c600, lines, program
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, lines, program
 from tests.sources.playing import Ahead, beside_the_host
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.sources.tree import Speaking
@@ -161,21 +161,6 @@ def test_implausible_ipu_text_is_dropped_with_a_reason(name: str, text: str) -> 
     assert text in reason
 
 
-def test_ipu_identity_is_parsed() -> None:
-    (ipu,) = reported(c600(1, 2, 77))
-    assert ipu.index == 1
-    assert ipu.pid == 77
-    assert ipu.state == "degraded"
-    assert ipu.facts == {
-        c.HW_VENDOR: "Graphcore",
-        c.HW_MODEL: "C600",
-        c.HW_SERIAL_NUMBER: "0063.0063.822391",
-        c.HW_DRIVER_VERSION: "1.3.0",
-        c.HW_FIRMWARE_VERSION: "2.6.8",
-        c.PCI_BDF: "0000:36:00.0",
-    }
-
-
 def test_duplicate_ipu_id_is_read_once() -> None:
     assert [*map(values, reported({"id": "0", "ipu power": "1W"}, {"id": "0", "ipu power": "2W"}))] == [{"power": 1}]
 
@@ -292,13 +277,6 @@ def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode
         assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_NPU_INFO)} == seen
 
 
-def test_process_utilization_is_that_of_our_processes_only(tmp_path: Path) -> None:
-    library = Library(tmp_path, c2(0, 1, os.getpid()), c2(1, 1, 1), c2(2, 1))
-    with opened("graphcore", **library.settings) as source:
-        found = series_of(all_of(source), c.PROCESS_NPU_UTILIZATION)
-    assert {series.attributes[c.HW_ID]: share for series, share in found.items()} == {"ipu0": 0.405}
-
-
 def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/ipu0": ""}
     drivers = Npus(files | program(CHILD), lines([c2(0, 1, CHILD)]), folder="/opt/poplar")
@@ -389,15 +367,6 @@ def test_empty_partition_is_reported_and_a_new_ipu_is_found(tmp_path: Path) -> N
         library.report(c2(0, 1))
         wait_for(lambda: any(line.startswith("hw.power{") for line in stage.tick()), LONG, "an IPU")
         assert not [line for line in stage.remarks() if "lists no IPU" in line]
-
-
-def test_removed_ipu_is_no_longer_reported(tmp_path: Path) -> None:
-    library = Library(tmp_path, c2(0, 1), c2(1, 1))
-    with opened("graphcore", **library.settings) as source:
-        assert len(series_of(all_of(source), c.HW_POWER)) == 2
-        library.report(c2(1, 1))
-        wait_for(lambda: len(series_of(often(source), c.HW_POWER)) == 1, LONG, "end of an IPU")
-        assert {series.attributes[c.HW_ID] for series in all_of(source) if c.HW_ID in series.attributes} == {"ipu1"}
 
 
 def test_modules_beside_gcipuinfo_do_not_shadow_the_standard_library(tmp_path: Path) -> None:

@@ -25,28 +25,6 @@ from opentelemetry.instrumentation.hardware import catalog as c
 RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
 
-def test_runtimes_are_matched_by_pid_of_the_process_tree() -> None:
-    ours, child, other = runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1, "child"), runtime(4242, (2,), 1, "other")
-    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), reports_of(ours, child, other))
-    points = all_of(open_source(drivers))
-    counts = {
-        series.attributes.get(TAG): number
-        for series, number in series_of(points, c.AWS_NEURON_EXECUTION_COUNT).items()
-        if series.attributes[RESULT] == "completed"
-    }
-    assert counts == {None: 2600, "child": 2600}
-    assert len(series_of(points, c.HW_NPU_UTILIZATION)) == 3, "cores are reported for the host"
-
-
-def test_executions_of_other_pids_are_not_counted() -> None:
-    runtimes = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1), runtime(4242, (2,), 1)]
-    files = HOST | {"/dev/neuron0": ""} | program(CHILD) | {f"/proc/{CHILD}/task/{CHILD}/children": ""}
-    for pid, mine in ((STRANGER, 2), (CHILD, 1)):  # the parent of the ranks, and one of them
-        points = all_of(open_source(Npus(files, reports_of(*runtimes)), pid))
-        assert value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == mine * 2600
-        assert value(points, c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}) == mine * 23_673
-
-
 def test_reused_runtime_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/neuron0": ""}
     drivers = Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)))
