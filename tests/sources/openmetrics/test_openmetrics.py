@@ -74,28 +74,11 @@ def test_failing_endpoint_is_down_and_recovers(caplog: pytest.LogCaptureFixture)
     assert "s3cret" not in caplog.text
 
 
-def test_page_that_is_cut_off_exports_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    where = "openmetrics.endpoint=own,server.address=h,server.port=9"
-    with playing(lambda _: Answering("a 1\nb 12\n", "a 2\nb 1"), settings()) as stage:
-        assert len(scraped(stage)) == 3
-        reason = "http://h:9/m: the page is cut off: it does not end with a line feed"
-        assert scraped(stage) == [f"# failed: {reason}", f"openmetrics.up{{{where}}} 0 {{endpoint}} gauge"]
-    (warning,) = warnings(caplog)
-    assert reason in warning
-
-
 @pytest.mark.parametrize(("url", "port"), [("http://h/m", 80), ("https://h/m", 443), ("https://h:9/m", 9)])
 def test_server_port_of_a_url_without_a_port_is_that_of_its_scheme(url: str, port: int) -> None:
     with playing(lambda _: Answering("a 1\n"), settings(url=url)) as stage:
         (line, _) = scraped(stage)
     assert f",server.port={port}}}" in line
-
-
-def test_vanished_series_is_not_exported() -> None:
-    drivers = Answering('a{n="1"} 1\na{n="2"} 1\n', 'a{n="2"} 1\n')
-    with playing(lambda _: drivers, settings()) as stage:
-        assert len([line for line in scraped(stage) if line.startswith("a{")]) == 2
-        assert len([line for line in scraped(stage) if line.startswith("a{")]) == 1
 
 
 def test_counter_reset_on_the_page_keeps_the_counter_monotonic() -> None:
@@ -190,11 +173,6 @@ def test_global_filter_applies_to_endpoints_without_filters() -> None:
         assert [line[0] for line in scraped(stage)][:1] == ["b"]
     with playing(lambda _: Answering("a 1\nb 2\n"), settings(filters=["a"]) | every) as stage:
         assert [line[0] for line in scraped(stage)][:1] == ["a"]
-
-
-def test_exclude_metrics_drops_scrape_metrics() -> None:
-    with playing(lambda _: Answering("aa 1\nbb 2\n"), settings() | {"exclude_metrics": "openmetrics.*"}) as stage:
-        assert [line.partition("{")[0] for line in scraped(stage)] == ["aa", "bb"]
 
 
 @pytest.mark.parametrize(
