@@ -8,7 +8,7 @@ from dataclasses import replace
 from errno import EBUSY, ENODEV, EPERM
 from typing import Any, cast
 
-from tests.sources.machines import SPARSE, STRANGER, Story
+from tests.sources.machines import STRANGER, Story
 from tests.sources.tree import Fabricated, Tree
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, attribute_table, number_of, table
@@ -413,8 +413,6 @@ def by_amd_smi(version: int) -> Any:
 
     return story
 
-
-BY_TOOL = SPARSE | {"amdgpu": "off"}
 
 RADEONS = (
     Story("amd", "mi300x", "made up: two MI300X at work", mi300x, pid=STRANGER),

@@ -6,10 +6,8 @@ import os
 
 import pytest
 from tests.sources.macs import MACS
-from tests.sources.reading import all_of, opened
 from tests.support.wandb import row
 
-from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 
 STORIES = {story.name: story.at for story in MACS}
@@ -41,10 +39,3 @@ def test_wandb_utilization_of_macmon_is_the_scaled_one() -> None:
     found = wandb_row(STORIES["macmon-0.8.2"](1))
     assert found["gpu.0.gpu"] == 31.25, "the active ratio is 0.5"
     assert found["gpu.0.powerWatts"] == 5.5, "the mean of two lines"
-
-
-def test_wandb_power_limit_constant_is_not_exported() -> None:
-    with opened("apple", STORIES["stats-1"](0)) as source:
-        metrics = {series.metric for series in all_of(source)}
-    assert c.HW_POWER in metrics
-    assert not metrics & {c.HW_POWER_LIMIT, c.HW_POWER_UTILIZATION}

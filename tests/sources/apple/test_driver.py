@@ -27,9 +27,6 @@ from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.apple import Apple
 
-if sys.platform != "win32":
-    pass
-
 GPU = {c.HW_ID: "gpu0", c.HW_NAME: "GPU 0"}
 TYPED = {**GPU, c.HW_TYPE: "gpu"}
 GENERAL = {**GPU, c.GPU_TASK: "general"}

@@ -248,23 +248,6 @@ def test_overlay_is_counted_as_root_only() -> None:
     assert value(found, c.SYSTEM_FILESYSTEM_USAGE, {**where, c.FILESYSTEM_STATE: "reserved"}) == 10
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux") or os.geteuid() != 0, reason="mounts a file system")
-def test_unmounted_path_is_not_reported_with_its_parents_values(tmp_path: Path) -> None:
-    place = tmp_path / "small"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=10m", "small", place], check=True)
-    mounted = True
-    try:
-        with opened("filesystem", disk_paths=[str(place)]) as source:
-            assert sizes(source) == {str(place): 10 << 20}
-            subprocess.run(["umount", place], check=True)
-            mounted = False
-            assert str(place) not in sizes(source), "the file system below is at this path now"
-    finally:
-        if mounted:
-            subprocess.run(["umount", place], check=True)
-
-
 def _mounting(machine: Fabricated, *lines: str) -> Tree:
     """Add lines to the mount table of a fabricated machine."""
     table = machine.tree.files[TABLE]

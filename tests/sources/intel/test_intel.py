@@ -111,11 +111,6 @@ def test_card_that_is_removed_fails_alone() -> None:
         assert failed == {"0000:03:00.0"}
 
 
-def test_link_of_a_card_without_a_switch_is_its_own() -> None:
-    with opened("intel", old_kernel(0), STRANGER) as source:
-        assert value(all_of(source), c.HW_GPU_PCIE_WIDTH, ARC) == 16
-
-
 def test_host_without_a_gpu_of_intel_has_no_sign() -> None:
     tree = Tree({f"{DRM}/card0/device/uevent": "DRIVER=nvidia\n"})
     assert Intel.has_sign(Config(), {}, tree) is False

@@ -293,18 +293,6 @@ def test_tree_cpu_time_is_the_sum_of_its_processes() -> None:
     rises_between(before - late, more - mine, after - early, "CPU time of the tree", 0.05)
 
 
-def test_tree_cpu_time_does_not_fall_when_a_child_ends() -> None:
-    with opened("process") as source:
-        with _child(BUSY) as child:
-            all_of(source)
-            begun = _spent(child)
-            wait_for(lambda: _spent(child) - begun > 0.2, 30, "CPU time of a busy child")
-            first = series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION)
-        with _child(IDLE):
-            second = series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION)
-    assert _part(second) >= _part(first) > 0.1
-
-
 def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
     """As the kernel counts them: most of these workers begin and end between two walks."""
     with started(command("processes/churn")) as program, opened("process", pid=program.pid) as source:

@@ -291,13 +291,6 @@ def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, 
         )
 
 
-def test_runtime_request_ignores_proxy_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    with serving(busy()) as tpu, open_source(tpu.address.replace("localhost", "127.0.0.1")) as source:
-        assert by_id(source, c.HW_NPU_MEMORY_LIMIT)
-
-
 LIGHT = """\
 Timestamp: 11:22:33
 TPU type: TPU v3
