@@ -67,10 +67,52 @@ class Simulation:
         return {**SPARSE, "nvml": LIBRARY, **self.options}
 
 
+# Answers without two equal numbers: if two calls or fields are mixed up, a row of the capture has another value.
+DISTINCT: nvml.Gpu = {
+    "UtilizationRates": (11, 12),
+    "EncoderUtilization": (13, 1),
+    "DecoderUtilization": (14, 2),
+    "JpgUtilization": (15, 3),
+    "OfaUtilization": (16, 4),
+    "MemoryInfo": (1000 * nvml.MIB, 100 * nvml.MIB, 600 * nvml.MIB, 300 * nvml.MIB),
+    "Temperature.0": 41,
+    "FieldValues.82": "uint 42",
+    **{f"ClockInfo.{domain}": 101 + domain for domain in range(4)},
+    **{f"MaxClockInfo.{domain}": 201 + domain for domain in range(4)},
+    "PowerUsage": 301_000,
+    "EnforcedPowerLimit": 302_000,
+    "PowerManagementLimit": 303_000,
+    "PowerManagementDefaultLimit": 304_000,
+    "PowerManagementLimitConstraints": (305_000, 306_000),
+    "PerformanceState": 6,
+    **{f"GpmCounter.{metric}": nvml.moving(0, 20 + metric) for metric in (1, 2, 3, 5, 10, 11, 12, 13, 20, 21)},
+    "FieldValues.74": "ullong 1000000000",
+    "FieldValues.75": "ullong 2000000000",
+    "FieldValues.76": "ullong 3000000000",
+    "FieldValues.83": "ullong 5000",
+    f"FieldValues.138.{nvml.ALL_LINKS}": "ullong 1001",
+    f"FieldValues.139.{nvml.ALL_LINKS}": "ullong 1002",
+    f"FieldValues.140.{nvml.ALL_LINKS}": "ullong 1003",
+    f"FieldValues.141.{nvml.ALL_LINKS}": "ullong 1004",
+    "FieldValues.197": "uint 1005",
+    "FieldValues.198": "uint 1006",
+    **{f"FieldValues.{field}": f"ullong {field}" for field in (3, 4, 22, 23, 38, 45, 52, 59, 161, 162)},
+    "FieldValues.5": "ullong 500",
+    "FieldValues.6": "ullong 600",
+    "FieldValues.163": "ullong 1163",  # and 17 of the other links
+    **{f"FieldValues.{field}": f"uint {field}" for field in range(173, 184)},
+    "FieldValues.230": "uint 4",
+    "FieldValues.94": "uint 94",
+    "FieldValues.142": "uint 142",
+    "FieldValues.143": "uint 143",
+}
+
+
 def _busy() -> nvml.Gpu:
     """An H100 that the observed program and another one compute on."""
     return {
         **nvml.h100(),
+        **DISTINCT,
         "ComputeRunningProcesses": nvml.listed((PROGRAM, 40_000 * nvml.MIB), (4242, 9_000 * nvml.MIB)),
         **_work(0),
     }

@@ -40,17 +40,6 @@ GIB = 1024 * MIB
 REVOLUTIONS = hasattr(pynvml, "nvmlDeviceGetFanSpeedRPM")
 
 
-def rows(table: str) -> dict[tuple[str, str], float]:
-    """The values of a table by metric and attribute values."""
-    found = {}
-    for line in filter(None, map(str.strip, table.splitlines())):
-        name, _, rest = line.partition(" ")
-        for each in rest.split("; "):
-            words, _, value = each.rpartition(" ")
-            found[name, words] = float(value)
-    return found
-
-
 def values_of(exported: Exported) -> dict[tuple[str, str], float]:
     """The exported values by metric and attribute values, without `hw.gpu.info`."""
     found: dict[tuple[str, str], float] = {}
@@ -61,77 +50,6 @@ def values_of(exported: Exported) -> dict[tuple[str, str], float]:
         if not name.startswith("otel_hardware.") and name != "hw.gpu.info":
             found[name, " ".join(fan + words)] = value
     return found
-
-
-# Answers without two equal numbers.
-DISTINCT: Gpu = {
-    "UtilizationRates": (11, 12),
-    "EncoderUtilization": (13, 1),
-    "DecoderUtilization": (14, 2),
-    "JpgUtilization": (15, 3),
-    "OfaUtilization": (16, 4),
-    "MemoryInfo": (1000 * MIB, 100 * MIB, 600 * MIB, 300 * MIB),
-    "Temperature.0": 41,
-    "FieldValues.82": "uint 42",
-    **{f"ClockInfo.{domain}": 101 + domain for domain in range(4)},
-    **{f"MaxClockInfo.{domain}": 201 + domain for domain in range(4)},
-    "PowerUsage": 301_000,
-    "EnforcedPowerLimit": 302_000,
-    "PowerManagementLimit": 303_000,
-    "PowerManagementDefaultLimit": 304_000,
-    "PowerManagementLimitConstraints": (305_000, 306_000),
-    "PerformanceState": 6,
-    **{f"GpmCounter.{metric}": moving(0, 20 + metric) for metric in (1, 2, 3, 5, 10, 11, 12, 13, 20, 21)},
-    "FieldValues.74": "ullong 1000000000",
-    "FieldValues.75": "ullong 2000000000",
-    "FieldValues.76": "ullong 3000000000",
-    "FieldValues.83": "ullong 5000",
-    f"FieldValues.138.{ALL_LINKS}": "ullong 1001",
-    f"FieldValues.139.{ALL_LINKS}": "ullong 1002",
-    f"FieldValues.140.{ALL_LINKS}": "ullong 1003",
-    f"FieldValues.141.{ALL_LINKS}": "ullong 1004",
-    "FieldValues.197": "uint 1005",
-    "FieldValues.198": "uint 1006",
-    **{f"FieldValues.{field}": f"ullong {field}" for field in (3, 4, 22, 23, 38, 45, 52, 59, 161, 162)},
-    "FieldValues.5": "ullong 500",
-    "FieldValues.6": "ullong 600",
-    "FieldValues.163": "ullong 1163",  # and 17 of the other links
-    **{f"FieldValues.{field}": f"uint {field}" for field in range(173, 184)},
-    "FieldValues.230": "uint 4",
-    "FieldValues.94": "uint 94",
-    "FieldValues.142": "uint 142",
-    "FieldValues.143": "uint 143",
-}
-
-DISTINCT_ROWS = """
-    hw.energy 5
-    hw.errors corrected 22; nvlink_crc 1180; nvlink_recovery 162; nvlink_replay 161; pcie_replay 94; row_remap 285
-    hw.errors pcie_correctable 173; pcie_fatal 180; pcie_non_fatal 179; sram_corrected 478; sram_uncorrected 577
-    hw.errors uncorrected 23
-    hw.gpu.frequency graphics 101e6; memory 103e6; sm 102e6; video 104e6
-    hw.gpu.frequency.limit graphics 201e6; memory 203e6; sm 202e6; video 204e6
-    hw.gpu.io nvlink receive 1026048; nvlink transmit 1025024; pcie receive 85983232; pcie transmit 83886080
-    hw.gpu.memory.limit 1048576000
-    hw.gpu.memory.usage 314572800
-    hw.gpu.performance_state 6
-    hw.gpu.recovery_action 4
-    hw.gpu.sm.occupancy 0.23
-    hw.gpu.throttle.time power_cap 1; sync_boost 3
-    hw.gpu.utilization decoder 0.14; dram 0.3; encoder 0.13; fp16 0.33; fp32 0.32; fp64 0.31; general 0.11
-    hw.gpu.utilization jpeg 0.15; memory 0.12; ofa 0.16; sm 0.22; tensor 0.25
-    hw.power 301
-    hw.power.limit default 304; enforced 302; max 306
-    hw.temperature gpu 41; memory 42
-"""
-
-
-def test_each_answer_is_exported_as_its_own_row(tmp_path: Path) -> None:
-    """If two calls or fields are mixed up, at least one row has another value."""
-    with simulated_gpus(tmp_path, h100() | DISTINCT) as machine:
-        machine.tick(0)
-        machine.tick(2)
-        found, expected = values_of(machine.tick(2)), rows(DISTINCT_ROWS)
-        assert {row: found.get(row) for row in expected} == pytest.approx(expected, rel=1e-9)
 
 
 def rows_of(exported: Exported) -> set[str]:
