@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import re
@@ -20,7 +19,7 @@ from tests.sources.playing import playing
 from tests.sources.radeons import DENIED, Equipped, by_amd_smi
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
-from tests.tools.amdsysfs import Files, Gpu, attribute_table, table
+from tests.tools.amdsysfs import Files, Gpu, table
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Rate, Series, Unavailable, Value
@@ -222,19 +221,6 @@ def test_drm_connectors_and_other_vendors_are_ignored() -> None:
     assert len(series_of(read(files), c.HW_GPU_INFO)) == 1
 
 
-def test_unreadable_energy_counter_is_not_replaced_by_an_estimate() -> None:
-    gpu = Gpu(metrics=table(6, energy=1 << 40))
-    files = amdsysfs.machine([gpu])
-    drivers = Equipped(files)
-    with opened("amd", drivers, STRANGER) as source:
-        first = all_of(source)
-        drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = OSError(EBUSY, "busy")
-        second = all_of(source)
-        assert values(first, c.HW_ENERGY) == [float(1 << 24)]
-        assert values(second, c.HW_ENERGY) == []
-        assert source.unsupported == ["gpu_metrics: busy"]
-
-
 def test_unreadable_memory_total_is_read_again() -> None:
     gpu = Gpu()
     drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
@@ -260,15 +246,6 @@ def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
         assert values(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [34_351_349_760]
 
 
-def test_only_runtime_status_of_a_suspended_card_is_read() -> None:
-    gpu = Gpu(asleep=True)
-    drivers = Equipped(amdsysfs.machine([gpu]))
-    with opened("amd", drivers, STRANGER) as source:
-        assert all_of(source) == {}
-        files = {name.removeprefix(gpu.folder) for name in drivers.tree.asked if name.startswith(gpu.folder)}
-        assert files == {"/uevent", "/power/runtime_status"}
-
-
 @pytest.mark.parametrize(
     ("gpu", "interval"),
     [
@@ -283,16 +260,6 @@ def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(g
     with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
         all_of(source)
         assert source.readings()[0].apart == interval
-
-
-def test_idle_card_with_runtime_pm_is_not_kept_awake_by_the_slow_reading() -> None:
-    gpu = Gpu(busy=0, control="auto")
-    drivers = Equipped(amdsysfs.machine([gpu]))
-    with opened("amd", drivers, STRANGER) as source:
-        first = series_of(all_of(source), c.HW_POWER_LIMIT)
-        drivers.tree.asked.clear()
-        assert series_of(dict(source.read_slow()), c.HW_POWER_LIMIT) == first
-        assert {name for name in drivers.tree.asked if name.startswith(gpu.folder)} == {f"{gpu.folder}/uevent"}
 
 
 @contextmanager
@@ -362,23 +329,6 @@ def test_instant_power_is_read_beside_the_average() -> None:
         assert values(read(amdsysfs.machine([gpu])), c.HW_POWER_INSTANT) == []
 
 
-def test_lost_card_and_its_recovery_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
-    gpu = Gpu()
-    drivers = Equipped(amdsysfs.machine([gpu]))
-    files = drivers.tree.files
-    with caplog.at_level(logging.INFO), opened("amd", drivers, STRANGER) as source:
-        all_of(source)
-        healthy = {path: content for path, content in files.items() if path.startswith(gpu.folder)}
-        for now in (dict.fromkeys(healthy, OSError(ENODEV, "No such device")), healthy):
-            files.update(now)
-            all_of(source)
-            all_of(source)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"GPU 0 ({gpu.unique}): No such device; its metrics are missing until it responds",
-        f"GPU 0 ({gpu.unique}) responds again",
-    ]
-
-
 def test_card_without_a_folder_has_status_failed() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu])
@@ -388,35 +338,6 @@ def test_card_without_a_folder_has_status_failed() -> None:
         del drivers.tree.files[f"{gpu.folder}/uevent"]
         assert values(all_of(source), c.HW_STATUS, state="failed") == [1]
         assert source.unsupported == ["GPU 0 does not respond: it is gone"]
-
-
-def test_card_that_comes_back_under_another_number_is_the_same_device() -> None:
-    drivers = Equipped(amdsysfs.machine([Gpu()]))
-    tree = drivers.tree
-    with opened("amd", drivers, STRANGER) as source:
-        before = series_of(all_of(source), c.HW_POWER)
-        tree.files = {path.replace("/card0/", "/card1/"): content for path, content in tree.files.items()}
-        all_of(source)
-        assert series_of(all_of(source), c.HW_POWER) == before
-
-
-def test_card_that_is_plugged_in_later_is_reported() -> None:
-    drivers = Equipped(amdsysfs.machine([Gpu()]))
-    with opened("amd", drivers, STRANGER) as source:
-        all_of(source)
-        drivers.tree.files |= Gpu(1, "0000:07:00.0", unique="2" * 16).files()
-        all_of(source)
-        ids = {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_POWER)}
-    assert ids == {"43cc8cc8af246700", "2" * 16}
-
-
-def test_energy_counter_that_appears_later_does_not_replace_the_integral_of_power() -> None:
-    gpu = Gpu(metrics=table(6))
-    drivers = Equipped(amdsysfs.machine([gpu]))
-    with opened("amd", drivers, STRANGER) as source:
-        assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
-        drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
-        assert series_of(all_of(source), c.HW_ENERGY).popitem()[1] == Rate(41.0)
 
 
 def test_power_is_integrated_again_after_a_reset_in_which_gpu_metrics_cannot_be_read() -> None:
@@ -440,11 +361,6 @@ def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:
         assert values(all_of(source), c.HW_ENERGY) == []
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
         assert values(all_of(source), c.HW_ENERGY) == [float(1 << 24)]
-
-
-def test_energy_of_gpu_metrics_1_9_is_exported() -> None:
-    metrics = attribute_table({7: ("Q", [1 << 40])})
-    assert values(read(amdsysfs.machine([Gpu(metrics=metrics)])), c.HW_ENERGY) == [float(1 << 24)]
 
 
 def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:

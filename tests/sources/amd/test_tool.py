@@ -14,7 +14,7 @@ from tests.sources.reading import all_of, opened, series_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
-from opentelemetry.instrumentation.hardware.model import Rate, Unavailable
+from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.amd import tool as smi
 
@@ -175,15 +175,6 @@ def test_gpus_after_a_lost_one_keep_their_values_although_rocm_smi_renumbers_the
         assert temperatures(source) == {"0000:2f:00.0": 41.0, "0000:31:00.0": 63.0}
 
 
-def test_gpus_after_a_lost_one_keep_their_values_although_amd_smi_renumbers_them(tmp_path: Path) -> None:
-    gpus = {f"0000:{bus}:00.0": celsius for bus, celsius in (("2f", 41), ("30", 52), ("31", 63))}
-    with opened("amd", **heated(tmp_path, gpus)) as source:
-        assert temperatures(source) == gpus
-        del gpus["0000:30:00.0"]
-        heated(tmp_path, gpus)
-        assert temperatures(source) == gpus
-
-
 def test_gpus_after_a_lost_one_keep_their_ids_although_amd_smi_fails_once(tmp_path: Path) -> None:
     gpus = {"0000:2f:00.0": 41, "0000:30:00.0": 52}
     with opened("amd", **heated(tmp_path, gpus)) as source:
@@ -209,9 +200,3 @@ def test_block_that_amd_smi_cannot_read_keeps_its_errors(tmp_path: Path) -> None
             (total,) = series_of(all_of(source), c.HW_ERRORS).values()
             totals.append(total)
     assert totals == [5, 5, 8]
-
-
-def test_energy_without_a_counter_in_amd_smi_is_the_integral_of_power(tmp_path: Path) -> None:
-    metric = {"gpu": 0, "power": {"socket_power": {"value": 141, "unit": "W"}}, "energy": "N/A"}
-    with opened("amd", **amd_smi(tmp_path, [metric], ["0000:2f:00.0"])) as source:
-        assert [*series_of(all_of(source), c.HW_ENERGY).values()] == [Rate(141)]
