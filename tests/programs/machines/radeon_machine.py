@@ -90,7 +90,6 @@ def agree() -> Any:
             "printed": printed(),
             "files": reading(files),
             "tool": reading(tool),
-            "intervals": [files.readings()[0].apart, tool.readings()[0].apart],
         }
 
 

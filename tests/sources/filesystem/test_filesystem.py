@@ -85,15 +85,6 @@ def test_usage_states_sum_to_the_limit() -> None:
         assert sum(value(found, c.SYSTEM_FILESYSTEM_UTILIZATION, state) for state in states) == pytest.approx(1)
 
 
-@linux
-def test_default_is_root_without_pseudo_file_systems() -> None:
-    with opened("filesystem") as source:
-        found = often(source)
-    assert "/" in _points(found)
-    kinds = {str(series.attributes[c.FILESYSTEM_TYPE]) for series in found}
-    assert not kinds & {"proc", "sysfs", "tmpfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "squashfs", "autofs"}
-
-
 def test_disk_path_inside_a_mount_is_reported_as_the_mount() -> None:
     machine = mounts(0)
     machine.tree.spaces["/data/run/7"] = machine.tree.spaces["/data"]

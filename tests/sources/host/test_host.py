@@ -329,11 +329,6 @@ def test_cpu_modes_missing_in_proc_stat_are_absent(columns: int) -> None:
     assert modes == set(known[: {4: 4, 7: 6, 8: 7, 10: 7}[columns]])
 
 
-def test_memory_is_known_without_memavailable() -> None:
-    found = _read(old(0))
-    assert sum(series_of(found, c.SYSTEM_MEMORY_USAGE).values()) == value(found, c.SYSTEM_MEMORY_LIMIT)  # type: ignore[arg-type]
-
-
 def test_negative_size_in_meminfo_is_unknown() -> None:
     machine = old(0)
     files = machine.tree.files

@@ -499,14 +499,6 @@ def test_temperature_is_read_where_the_old_call_is_gone(tmp_path: Path) -> None:
             assert not machine.unsupported("hw.temperature (gpu)")
 
 
-def test_implausible_threshold_is_no_temperature(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, a100() | {"TemperatureThreshold.0": 4_294_967_294}) as machine:
-        now = machine.tick(0)
-        assert now.of("hw.temperature.limit", hw_limit_type="high.critical") == {}
-        assert now.one("hw.temperature.limit", hw_limit_type="high.degraded") == 89
-        assert machine.unsupported("4294967294, which is not plausible")
-
-
 def test_pcie_link_is_read_once_a_minute(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, h100()) as machine:
         machine.tick(0)
@@ -573,14 +565,6 @@ def test_flagged_repair_is_status_degraded(tmp_path: Path, call: str, flags: tup
 def test_counts_of_sram_errors_are_no_pending_repair(tmp_path: Path) -> None:
     with simulated_gpus(tmp_path, h100() | {"SramEccErrorStatus": (9,) * 11 + (0,)}) as machine:
         assert machine.tick(0).one("hw.status", hw_type="gpu", hw_state="ok") == 1
-
-
-def test_required_recovery_action_is_exported_and_status_degraded(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100()) as machine:
-        now = machine.tick(0)
-        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_type="gpu", hw_state="ok")) == (0, 1)
-        now = machine.tick(10, {"gpu0.FieldValues.230": "uint 1"})
-        assert (now.one("hw.gpu.recovery_action"), now.one("hw.status", hw_type="gpu", hw_state="degraded")) == (1, 1)
 
 
 def error_counts(exported: Exported, prefix: str) -> dict[str, float]:

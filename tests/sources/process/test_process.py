@@ -275,24 +275,6 @@ def test_tree_metrics_agree_with_psutil() -> None:
             agrees(theirs, lambda row=row: value(all_of(source), row), allowed, row.name)  # type: ignore[misc]
 
 
-def test_tree_cpu_time_is_the_sum_of_its_processes() -> None:
-    me = psutil.Process()
-
-    def spent() -> float:
-        return sum(_spent(each) for each in [me, *me.children(recursive=True)])
-
-    def ours() -> float:
-        (share,) = series_of(all_of(source), c.PROCESS_TREE_CPU_UTILIZATION).values()
-        assert isinstance(share, CounterRatio)
-        return share.part
-
-    with _child(NEST), opened("process") as source:
-        early, mine, late = spent(), ours(), spent()
-        wait_for(lambda: spent() - late > 0.2, 60, "CPU time of a busy grandchild")
-        before, more, after = spent(), ours(), spent()
-    rises_between(before - late, more - mine, after - early, "CPU time of the tree", 0.05)
-
-
 def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
     """As the kernel counts them: most of these workers begin and end between two walks."""
     with started(command("processes/churn")) as program, opened("process", pid=program.pid) as source:
