@@ -35,21 +35,6 @@ def test_job_member_reports_only_process_memory() -> None:
     assert rows == {c.PROCESS_GPU_MEMORY_USAGE}
 
 
-def test_process_memory_of_gpu_partitions_is_summed() -> None:
-    """KFD has a node for each partition, all at one PCI address; the sysfs files are those of the whole GPU."""
-    gpu = Gpu()
-    files = amdsysfs.machine([gpu])
-    for part in (1, 2):
-        folder = f"{KFD}/topology/nodes/{part + 1}"
-        files |= {
-            f"{folder}/gpu_id": f"{7000 + part}\n",
-            f"{folder}/properties": files[f"{KFD}/topology/nodes/1/properties"],
-        }
-        files[f"{KFD}/proc/{STRANGER}/vram_{7000 + part}"] = f"{part}000\n"
-    files[f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}"] = "500\n"
-    assert memory_of(Equipped(files)) == {"43cc8cc8af246700": 3500}
-
-
 def test_gpu_of_rocm_without_an_address_in_the_tool_has_no_holders() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu]) | {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": "500\n"}

@@ -107,12 +107,6 @@ def test_several_unnamed_power_meters_are_not_the_machine() -> None:
         assert {series.metric for series in all_of(source)} == {c.HW_POWER}
 
 
-def test_gpus_are_left_to_their_own_sources() -> None:
-    tree = Tree(sensors.driver(0, "amdgpu", "pci/0000:0c:00.0", temp1_input=52_000, power1_average=95_000_000))
-    with pytest.raises(Unavailable, match="no CPU or NVMe temperature"):
-        ids(Fabricated(tree), detail="sensors")
-
-
 def test_driver_without_a_name_is_called_by_its_folder() -> None:
     files = sensors.driver(3, "", temp1_input=41_000)
     machine = Fabricated(Tree({path: text for path, text in files.items() if not path.endswith("/name")}))

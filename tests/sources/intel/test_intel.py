@@ -96,21 +96,6 @@ def test_idle_card_is_left_alone_longer_than_its_autosuspend_delay() -> None:
         assert [path for path in tree.asked if "hwmon" in path] == []
 
 
-def test_card_that_is_removed_fails_alone() -> None:
-    drivers = old_kernel(0)
-    tree = drivers.tree
-    with opened("intel", drivers, STRANGER) as source:
-        all_of(source)
-        tree.files = {path: text for path, text in tree.files.items() if not path.startswith(f"{DRM}/card0/")}
-        found = series_of(all_of(source), c.HW_STATUS)
-        failed = {
-            series.attributes[c.HW_ID]
-            for series, one in found.items()
-            if one and series.attributes[c.HW_STATE] == "failed"
-        }
-        assert failed == {"0000:03:00.0"}
-
-
 def test_host_without_a_gpu_of_intel_has_no_sign() -> None:
     tree = Tree({f"{DRM}/card0/device/uevent": "DRIVER=nvidia\n"})
     assert Intel.has_sign(Config(), {}, tree) is False

@@ -94,11 +94,6 @@ def test_nan_and_infinite_samples_are_absent() -> None:
     assert names(parse("a NaN\nb +Inf\nc -Inf\nd 1\n")) == ["d"]
 
 
-def test_empty_label_is_dropped() -> None:
-    ((sample),) = parse('a{pod="",gpu="0"} 1\n').samples
-    assert sample.labels == {"gpu": "0"}
-
-
 def test_sample_with_an_old_timestamp_is_dropped() -> None:
     milliseconds = int(NOW * 1000)
     parsed = parse(f"a 1 {milliseconds - 10_000}\nb 1 {milliseconds - 400_000}\nc 1\n")

@@ -377,16 +377,6 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
     assert len(whole) - len(left) <= 4
 
 
-def test_process_name_with_parentheses_and_newline_is_parsed() -> None:
-    machine = foreign(0)
-    path = f"/proc/{STRANGER}/stat"
-    with opened("process", machine, pid=STRANGER) as source:
-        whole = all_of(source)
-    machine.tree.files[path] = str(machine.tree.files[path]).replace("(python)", "(a) R 7 (\n) 8)")
-    with opened("process", machine, pid=STRANGER) as source:
-        assert all_of(source) == whole
-
-
 def test_process_that_has_ended_is_unavailable() -> None:
     machine = foreign(0)
     del machine.tree.files[f"/proc/{STRANGER}/stat"]

@@ -33,26 +33,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="the Neuron driver is
 LONG = 60.0
 
 
-@pytest.mark.parametrize("made", [old_files, moved_files])
-def test_neuron_sysfs_files_are_found_in_old_and_new_places(made: Any) -> None:
-    drivers = Npus(made(2, 4, 2), None)
-    files = Sysfs(drivers.files())
-    assert files.cores == {0: 4, 1: 4}
-    assert files.text(1, "serial_number") == "00aa00bb00cc0001"
-    assert files.text(0, "device_name") == "Inferentia2"
-    assert files.errors(0, {}) == {
-        "mem_ecc_uncorrected": 2,
-        "mem_ecc_repairable_uncorrected": 0,
-        "sram_ecc_uncorrected": 2,
-    }
-    assert files.power_percent(0) == 22.5
-    sizes = {name: size for name, size in files.memory_by_category(1, 3).items() if size}
-    assert sizes == {"dma_rings": 4096, "model_code": 4_000_000, "tensors": 1_500_000}
-    assert (
-        files.memory_used(1) == sum(sum(files.memory_by_category(1, core).values()) for core in range(4)) == 16_016_384
-    )
-
-
 def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
     old, moved = "neuron0/neuron_core0/stats/memory_usage/device_mem", "neuron0/neuron_core0/memory/device_mem"
     power = "neuron0/stats/power/utilization"
