@@ -23,8 +23,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sources import npus
 from tests.sources.machines import STRANGER
-from tests.sources.npus import CHILD, IPU_DEVICES, Npus, moved_files, old_files, program, runtime
-from tests.sources.radeons import DENIED, HOST, Equipped, alone, by_amd_smi, rocm
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, moved_files, old_files, program, runtime
+from tests.sources.radeons import DENIED, Equipped, alone, by_amd_smi, rocm
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Tree
 from tests.support.stage import PATIENT, warnings

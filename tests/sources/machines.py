@@ -91,24 +91,8 @@ def dev(names: list[str], tick: int) -> str:
     ]
     for number, name in enumerate(names, 1):
         received, sent = 7_000_000_000 * number + 90_000_000 * tick, 2_000_000_000 * number + 11_000_000 * tick
-        row = [
-            received,
-            received // 900,
-            number % 2,
-            3 + tick,
-            0,
-            0,
-            0,
-            12_345,
-            sent,
-            sent // 700,
-            0,
-            number,
-            0,
-            0,
-            0,
-            0,
-        ]
+        row = [received, received // 900, number % 2, 3 + tick, 0, 0, 0, 12_345]
+        row += [sent, sent // 700, 0, number, 0, 0, 0, 0]
         lines.append(f"{name:>6}: {' '.join(map(str, row))}")
     return "\n".join([*lines, ""])
 

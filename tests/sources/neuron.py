@@ -6,11 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.sources.machines import STRANGER
-from tests.sources.npus import (
-    TRN1,
-    lines,
-    report,
-)
+from tests.sources.npus import TRN1, lines, report
 from tests.sources.tree import Speaking
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers

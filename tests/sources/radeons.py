@@ -9,6 +9,7 @@ from errno import EBUSY, ENODEV, EPERM
 from typing import Any, cast
 
 from tests.sources.machines import STRANGER, Story
+from tests.sources.npus import CONTAINER, HOST
 from tests.sources.tree import Fabricated, Tree
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, attribute_table, number_of, table
@@ -20,9 +21,6 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 BUSY = OSError(EBUSY, "Device or resource busy")
 GONE = OSError(ENODEV, "No such device")
 DENIED = OSError(EPERM, "Operation not permitted")
-
-HOST = {"/proc/{pid}/ns/pid": "pid:[4026531836]"}
-CONTAINER = {"/proc/{pid}/ns/pid": "pid:[4026533001]"}
 
 
 class FakeTool:

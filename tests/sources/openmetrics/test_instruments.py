@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
-    InMemoryMetricReader,
-    Metric,
-    MetricsData,
-    Sum,
-)
+from opentelemetry.sdk.metrics.export import AggregationTemporality, InMemoryMetricReader, Metric, MetricsData, Sum
 from opentelemetry.sdk.metrics.export import Gauge as GaugeData
 from tests.sources.pages import ALL, OPENMETRICS
 from tests.sources.reading import known, numbers

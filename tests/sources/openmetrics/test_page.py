@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from tests.sources.pages import ALL, OPENMETRICS, VLLM
 
-from opentelemetry.instrumentation.hardware.settings.endpoints import (
-    filters,
-)
+from opentelemetry.instrumentation.hardware.settings.endpoints import filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Page, Parser
 

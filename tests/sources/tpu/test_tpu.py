@@ -11,23 +11,13 @@ from typing import Any
 import psutil
 import pytest
 from tests.sources.reading import all_of, often, opened, series_of
+from tests.sources.tpu.test_pages import LIGHT, LINE
 from tests.sources.tpus import HERE, Bus, Cloud, Cloudless, bus, busy_answers, by_id, open_source, python
 from tests.sources.tree import Fabricated
 from tests.support.children import command, run
 from tests.support.waiting import wait_for
 from tests.tools.daemon import free_addresses
-from tests.tools.tpu import (
-    Code,
-    FakeTpu,
-    busy,
-    deadline,
-    distribution,
-    doubles,
-    metric_of,
-    pb,
-    queues,
-    serving,
-)
+from tests.tools.tpu import Code, FakeTpu, busy, deadline, distribution, doubles, metric_of, pb, queues, serving
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc
@@ -37,12 +27,6 @@ from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu import Tpu, fields
 
 GIB = 1 << 30
-
-SDK_LINE = {
-    "tensorcore_util": ["12.50", "0.00"],
-    "ici_link_health": ["tray1.chip3.ici0.int: 0"],
-    "tpu_throttle_score": ["0-0", "1-10"],
-}
 
 
 @pytest.mark.parametrize("local", [False, True], ids=["insecure", "local credentials"])
@@ -291,13 +275,6 @@ def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, 
         )
 
 
-LIGHT = """\
-Timestamp: 11:22:33
-TPU type: TPU v3
-Utilization of TPU Matrix Units (higher is better): 42.25%
-"""
-
-
 def test_profiler_is_called_for_100_ms_every_10_s() -> None:
     with serving(FakeTpu(page=LIGHT)) as tpu, open_source("off", tpu_profiler=tpu.address) as source:
         assert source.readings()[0].apart == 10.0
@@ -333,7 +310,7 @@ def test_libtpu_sdk_is_imported_in_a_child_process_only(tmp_path: Path, monkeypa
     (package.parent / "__init__.py").write_text("")
     (package / "__init__.py").write_text("")
     (package / "tpumonitoring.py").write_text(
-        f"VALUES = {SDK_LINE!r}\n"
+        f"VALUES = {LINE!r}\n"
         "class Answer:\n"
         "    def __init__(self, values): self.values = values\n"
         "    def data(self): return self.values\n"

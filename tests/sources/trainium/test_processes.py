@@ -8,16 +8,7 @@ from collections.abc import Mapping
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import (
-    CHILD,
-    CONTAINER,
-    HOST,
-    Npus,
-    listing,
-    old_files,
-    program,
-    runtime,
-)
+from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, listing, old_files, program, runtime
 from tests.sources.reading import all_of, often, series_of, value
 
 from opentelemetry.instrumentation.hardware import catalog as c

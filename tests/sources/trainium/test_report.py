@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import count, open_source
-from tests.sources.npus import (
-    HOST,
-    TRN1,
-    TRN2,
-    Npus,
-    program,
-    report,
-    runtime,
-)
+from tests.sources.npus import HOST, TRN1, TRN2, Npus, program, report, runtime
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Speaking
 from tests.support.samples import samples

@@ -11,17 +11,7 @@ from typing import Any
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import (
-    HOST,
-    TRN1,
-    Npus,
-    lines,
-    moved_files,
-    old_files,
-    program,
-    report,
-    runtime,
-)
+from tests.sources.npus import HOST, TRN1, Npus, lines, moved_files, old_files, program, report, runtime
 from tests.sources.reading import all_of, often, series_of
 from tests.support.children import PROGRAMS
 
@@ -157,25 +147,9 @@ def test_neuron_sysfs_files_are_never_opened_for_writing(tmp_path: Path) -> None
     trace = tmp_path / "trace"
     script = PROGRAMS / "tools/neuron_files.py"
     try:
-        done = subprocess.run(
-            [
-                "strace",
-                "-f",
-                "-o",
-                trace,
-                "-e",
-                "trace=open,openat,creat",
-                "unshare",
-                "-rm",
-                sys.executable,
-                script,
-                tmp_path,
-            ],
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-            check=False,
-        )
+        line: list[str | Path] = ["strace", "-f", "-o", trace, "-e", "trace=open,openat,creat", "unshare", "-rm"]
+        line += [sys.executable, script, tmp_path]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=LONG, check=False)
     except FileNotFoundError:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no strace: apt-get install strace")
     if "not permitted" in done.stderr:

@@ -7,13 +7,7 @@ import os
 import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import (
-    HOST,
-    Npus,
-    old_files,
-    program,
-    runtime,
-)
+from tests.sources.npus import HOST, Npus, old_files, program, runtime
 from tests.sources.reading import Portable, all_of, often, series_of
 from tests.sources.tree import Speaking
 
