@@ -287,16 +287,6 @@ def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:
             assert not series_of(often(source), c.PROCESS_NPU_UTILIZATION)
 
 
-def test_job_member_reports_only_process_utilization(tmp_path: Path) -> None:
-    library = Library(tmp_path, c2(0, 1, os.getpid()))
-    source = Graphcore(SourceContext(Config.read(library.settings, {}), Drivers(), os.getpid(), is_reporter=False))
-    source.open()
-    try:
-        assert {series.metric for series in all_of(source)} == {c.PROCESS_NPU_UTILIZATION}
-    finally:
-        source.close()
-
-
 def test_job_member_without_an_ipu_starts_no_child() -> None:
     output = lines([c2(0, 1, STRANGER)])
     for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):

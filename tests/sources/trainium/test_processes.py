@@ -88,28 +88,6 @@ def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[i
     ) is not bool(ours)
 
 
-def test_first_torchrun_rank_reports_the_cores_and_others_only_their_own() -> None:
-    ranks = [runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1)]
-    files = HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0")
-    points = [
-        all_of(
-            open_source(
-                Npus(files | extra, reports_of(*ranks)),
-                pid,
-                is_reporter=not member,
-                environ={"NEURON_PROCESS_TAG": "job"},
-            )
-        )
-        for pid, member, extra in (
-            (STRANGER, False, {}),
-            (CHILD, True, {f"/proc/{CHILD}/task/{CHILD}/children": "", f"/proc/{CHILD}/fd/3": "/dev/neuron0"}),
-        )
-    ]
-    first, other = ({series.metric.scope.value for series in each} for each in points)
-    assert first == {"host", "process"}
-    assert other == {"process"}
-
-
 def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
     stream = reports_of(runtime(STRANGER, (0,), 1))
     drivers = Npus(HOST | old_files(1, 2, 1) | program(), stream)

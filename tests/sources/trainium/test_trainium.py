@@ -1,15 +1,13 @@
-"""The trainium source without a driver, without its tool, and after a pause."""
+"""The trainium source without a driver and without its tool."""
 
 from __future__ import annotations
 
 import os
 
 import pytest
-from tests.sources.machines import STRANGER
 from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import HOST, Npus, old_files, program, runtime
-from tests.sources.reading import Portable, all_of, often, series_of
-from tests.sources.tree import Speaking
+from tests.sources.npus import HOST, Npus, old_files, program
+from tests.sources.reading import Portable, all_of, series_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -22,17 +20,6 @@ def test_neuron_monitor_off_still_reads_sysfs() -> None:
     assert any("neuron-monitor is switched off" in sentence for sentence in source.unsupported)
     with pytest.raises(Unavailable, match="switched off"):
         open_source(Npus(HOST | {"/dev/neuron0": ""}, reports_of()), settings={"neuron_monitor": "off"})
-
-
-def test_stale_reports_are_dropped_after_a_pause() -> None:
-    files = HOST | {"/dev/neuron0": ""} | program()
-    drivers = Npus(files, reports_of(runtime(STRANGER, (0,), 1)))
-    source = open_source(drivers)
-    assert often(source)
-    drivers.become(Npus(files, Speaking([]), up=1005.0))
-    assert often(source)
-    drivers.become(Npus(files, Speaking([]), up=1060.0))
-    assert not often(source)
 
 
 def test_neuron_devices_are_unavailable_outside_linux() -> None:
