@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.sources.machines import FILESYSTEMS, ROOT, metal, mountinfo, mounts, unmounted
+from tests.sources.machines import FILESYSTEMS, metal, mounts, unmounted
 from tests.sources.reading import agrees, often, opened, series_of, value
 from tests.sources.tree import Fabricated, Tree
 
@@ -143,14 +142,6 @@ def test_mount_point_with_unusual_name_is_decoded(path: str) -> None:
         assert _points(often(source)) == {"/", path.replace("\\011", "\t").replace("\\134", "\\")}
 
 
-def test_missing_disk_path_warns_and_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING), opened("filesystem", metal(0), disk_paths="/data,/nowhere") as source:
-        assert _points(often(source)) == {"/data"}
-        assert [sentence.partition(":")[0] for sentence in source.unsupported] == ["/nowhere"]
-    (warning,) = caplog.messages
-    assert "disk_paths: /nowhere cannot be read" in warning
-
-
 @pytest.mark.parametrize("others", ["", "/data,"])
 def test_named_path_that_cannot_be_read_at_start_is_read_later(others: str, caplog: pytest.LogCaptureFixture) -> None:
     machine = metal(0)
@@ -262,21 +253,6 @@ def test_later_mount_and_unmount_are_noticed(named: Mapping[str, str]) -> None:
         assert _points(often(source)) == {"/", "/data", "/later"}
         tree.files[TABLE] = before
         assert _points(often(source)) == {"/", "/data"}
-
-
-def test_other_file_system_at_a_path_is_noticed() -> None:
-    machine = metal(0)
-    tree = _mounting(machine, LATER)
-    tree.spaces = {
-        "/": FilesystemSpace(200, 40, 30),
-        "/data": FilesystemSpace(100, 40, 30),
-        "/later": FilesystemSpace(50, 40, 30),
-    }
-    with opened("filesystem", machine) as source:
-        assert sizes(source) == {"/": 200, "/data": 100, "/later": 50}
-        tree.files[TABLE] = f"{mountinfo(ROOT).rstrip()}\n{LATER}\n"
-        tree.spaces["/data"] = tree.spaces["/"]
-        assert sizes(source) == {"/": 200, "/later": 50}, "another file system is at this path now"
 
 
 def test_no_values_when_everything_is_unmounted() -> None:

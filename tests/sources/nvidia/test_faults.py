@@ -356,13 +356,6 @@ def test_memory_info_falls_back_to_version_1(tmp_path: Path) -> None:
             assert not machine.unsupported("hw.gpu.memory")
 
 
-def test_gpu_whose_memory_calls_both_fail_as_unknown_is_checked_for_presence(tmp_path: Path) -> None:
-    with simulated_gpus(tmp_path, h100()) as machine:
-        machine.tick(0)
-        assert states(machine, **{"gpu0.MemoryInfo": refused(UNKNOWN)}) == {"GPU 0": "ok"}
-        assert states(machine, gpu0=refused(UNKNOWN)) == {"GPU 0": "failed"}
-
-
 # -- Impossible values.
 
 
