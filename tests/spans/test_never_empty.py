@@ -79,6 +79,14 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
         assert all(c.SPAN_TREE_MEMORY_PEAK.name in found["second"] for found in children), "a session was started"
 
 
+def test_children_do_not_log_again_which_devices_the_host_lacks() -> None:
+    """A forked task of Airflow has a log of its own, which is a page that people read."""
+    outcome = run(command("spans/forked_spans", "fork", "process"), QUIET)
+    assert outcome.returncode == 0, outcome.stderr
+    loggers = {line.split()[0] for line in outcome.stderr.splitlines() if " INFO Source " in line}
+    assert len(loggers) == 1, outcome.stderr
+
+
 @pytest.mark.parametrize("mode", ["process", "agent"])
 def test_spans_of_a_daemon_have_values(mode: str) -> None:
     """The agent of the program has ended with it."""

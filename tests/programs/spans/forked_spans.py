@@ -1,4 +1,4 @@
-"""Spans in forked children. Prints the attributes of each as JSON, one line for each child.
+"""Spans in forked children. Prints the attributes of each as JSON, one line for each child, and logs with the PID.
 
 Usage: forked_spans.py fork|multiprocessing|daemon process|agent
 """
@@ -6,6 +6,7 @@ Usage: forked_spans.py fork|multiprocessing|daemon process|agent
 from __future__ import annotations
 
 import json
+import logging
 import multiprocessing
 import os
 import sys
@@ -18,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
+logging.basicConfig(level=logging.INFO, format="%(process)d %(levelname)s %(message)s")
 warnings.simplefilter("ignore", DeprecationWarning)  # it forks beside threads
 exporter = InMemorySpanExporter()
 provider = TracerProvider()

@@ -59,7 +59,8 @@ class SourceRunner:
         from_start: Counters count from their first reading.
         clock: Monotonic seconds.
         demand: When spans need readings; None if no ledger is kept for them.
-        only_spans: Whether nothing else needs readings.
+        only_spans: Whether nothing else needs readings. Then its absence is not worth a line at INFO: no metrics are
+            missing, and each forked child would log it again.
         cpu_clock: CPU seconds of the thread that reads.
 
     Attributes:
@@ -93,6 +94,7 @@ class SourceRunner:
         self.is_outdated = False
         self.pace = Pace(partial(Aggregator, counters, from_start), schedule, clock, demand, only_spans)
         self._demand = demand or Demand()
+        self._absent_level = logging.DEBUG if only_spans else logging.INFO
         self._make = make
         self._clock = clock
         self._cpu_clock = cpu_clock
@@ -151,7 +153,7 @@ class SourceRunner:
             self.close()
             self.problem = Problem(self.name, redacted(error.reason), error.fix)
             self.state = State.ABSENT
-            _LOG.info("Source %s", self.problem)
+            _LOG.log(self._absent_level, "Source %s", self.problem)
             return False
         self._was_open = True
         self.pace.learn(source.readings())
