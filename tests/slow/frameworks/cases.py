@@ -170,6 +170,20 @@ CASES: Final = (
         ("opentelemetry-instrument", "gunicorn", "-w", "2", "-b", "127.0.0.1:{port}", f"{_PROGRAMS}.wsgi:application"),
         drive=requests("/", clients=2, each=4),
     ),
+    Case(
+        "gradio",
+        ZERO_CODE,
+        ("gradio", "opentelemetry-distro"),
+        _zero_code("gradio"),
+        environment={"GRADIO_ANALYTICS_ENABLED": "False"},
+    ),
+    Case(
+        "dagster",
+        "`opentelemetry-instrument dagster job execute`, multiprocess executor",
+        ("dagster", "opentelemetry-distro"),
+        ("opentelemetry-instrument", "dagster", "job", "execute", "-m", f"{_PROGRAMS}.steps", "-j", "work"),
+        environment={"DAGSTER_HOME": "{folder}", "DAGSTER_DISABLE_TELEMETRY": "yes"},
+    ),
     Case("torch", ZERO_CODE, ("torch", "numpy", "opentelemetry-distro"), _zero_code("training")),
     Case(
         "after-the-fact",
