@@ -127,7 +127,6 @@ class Case:
     """One row of the matrix.
 
     Attributes:
-        group: Its part of the matrix.
         name: Its name in the group.
         command: The command line of both runs.
         environment: Variables of both runs.
@@ -142,9 +141,9 @@ class Case:
         expected: The reason why the case differs, if that is a documented limit.
         fast: Whether it is part of the suite.
         check: Returns what is wrong with the folder after the run with the package.
+        group: Its part of the matrix.
     """
 
-    group: str
     name: str
     command: tuple[str, ...] = APP
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -159,6 +158,7 @@ class Case:
     expected: str = ""
     fast: bool = False
     check: Callable[[Path], str] = lambda folder: ""
+    group: str = ""
 
     @property
     def title(self) -> str:

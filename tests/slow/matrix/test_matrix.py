@@ -62,7 +62,7 @@ def test_matrix_has_400_cases_in_all_groups() -> None:
 )
 def test_difference_is_found(on: Outcome, problem: str) -> None:
     on.hosts = on.hosts or 1
-    assert compare(Case("group", "name"), Outcome(status=0), on) == [problem]
+    assert compare(Case("name"), Outcome(status=0), on) == [problem]
 
 
 def test_counter_that_falls_is_found_unless_it_begins_anew() -> None:
@@ -77,7 +77,7 @@ def test_counter_that_falls_is_found_unless_it_begins_anew() -> None:
 
 
 def test_allowed_difference_is_equal() -> None:
-    case = Case("group", "name", lines=1, delay=5)
+    case = Case("name", lines=1, delay=5)
     on = Outcome(status=0, hosts=1, errors=["Source x is down"], end=4)
     assert compare(case, Outcome(status=0), on) == []
 
@@ -91,7 +91,7 @@ def test_case_that_differs_is_compared_with_a_new_run_without_the_package(monkey
         return Outcome(status=0, hosts=1, end=next(ends))
 
     monkeypatch.setattr(runner, "run", run)
-    assert Matrix().row(Case("group", "name")).kind == "equal"
+    assert Matrix().row(Case("name")).kind == "equal"
     assert asked == [False, True, False, True]
 
 

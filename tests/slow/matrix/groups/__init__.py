@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from tests.slow.matrix.case import Case
@@ -24,9 +25,8 @@ GROUPS: Final = {
 
 
 def cases(groups: Iterable[str]) -> list[Case]:
-    """Return the cases of these groups."""
     found: list[Case] = []
     for group in groups:
-        found += importlib.import_module(f"{__name__}.{group}").cases()
+        found += [replace(case, group=group) for case in importlib.import_module(f"{__name__}.{group}").cases()]
     assert len({case.title for case in found}) == len(found), "two cases have the same name"
     return found

@@ -13,8 +13,6 @@ from tests.slow.matrix import servers
 from tests.slow.matrix.case import ABSENT, AGENT, ESCAPES, Case, Run, Surroundings, after_start, python
 from tests.slow.matrix.servers import Handler, request, until_closed
 
-GROUP: Final = "backends"
-
 _WAYS: Final = ("return", "exit", "exception", "term", "_exit", "kill")
 
 # Seconds by which the end may be later: 2 s are promised for receivers that hang, the rest is for slow machines. The
@@ -215,14 +213,12 @@ def after_a_while(run: Run) -> None:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     own = {"MATRIX_OWN": ABSENT, "OTEL_METRIC_EXPORT_INTERVAL": "3600000"}
     found = []
     for name, around in _faults():
         for way in _WAYS if name in _MAIN else ("exit",):
             found.append(
                 Case(
-                    GROUP,
                     f"{name}-{way}",
                     python("app", way),
                     environment=own,
@@ -240,7 +236,6 @@ def cases() -> list[Case]:
         line = python("app", "exit")
         found.append(
             Case(
-                GROUP,
                 f"{name}-during",
                 line,
                 often,
@@ -256,7 +251,6 @@ def cases() -> list[Case]:
         around = _at(lambda handle=handle: servers.server(handle), "http/protobuf")  # type: ignore[misc]
         found.append(
             Case(
-                GROUP,
                 f"http-{name}-agent",
                 environment={"MATRIX_OWN": ABSENT},
                 settings=AGENT,
@@ -270,15 +264,11 @@ def cases() -> list[Case]:
     for name, around in _connections("http/protobuf"):
         limited = {"OTEL_EXPORTER_OTLP_TIMEOUT": "2"}
         found.append(
-            Case(
-                GROUP, f"own-{name}", environment=limited, around=around, shared=True, act=after_start, lines=1, hosts=0
-            )
+            Case(f"own-{name}", environment=limited, around=around, shared=True, act=after_start, lines=1, hosts=0)
         )
     for name, url in _PLACES.items():
         place = {"OTEL_EXPORTER_OTLP_ENDPOINT": url}
         found.append(
-            Case(
-                GROUP, f"place-{name}", environment=own, settings=place, act=after_start, lines=1, hosts=0, delay=DELAY
-            )
+            Case(f"place-{name}", environment=own, settings=place, act=after_start, lines=1, hosts=0, delay=DELAY)
         )
     return found

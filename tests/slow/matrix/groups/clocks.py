@@ -16,8 +16,6 @@ from typing import Final
 from tests.slow.matrix.case import Case, Run, Surroundings, reports_host
 from tests.slow.matrix.compiled import library
 
-GROUP: Final = "clocks"
-
 _SOURCE: Final = """
 static double at, real, mono;
 static int (*get)(clockid_t, struct timespec *);
@@ -145,15 +143,12 @@ def after_jump(run: Run) -> None:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = []
     for name, (real, mono) in _STEPS.items():
         variables = {"MATRIX_CLOCK": "1"}
         for when, after in (("at-start", 0.0), ("later", 2.5)):
             around = _clock(after, real, mono)
-            found.append(
-                Case(GROUP, f"{name}-{when}", environment=variables, around=around, shared=True, act=after_jump)
-            )
+            found.append(Case(f"{name}-{when}", environment=variables, around=around, shared=True, act=after_jump))
     for name, act in {
         "stopped-1-s": _stopped(1),
         "stopped-5-s": _stopped(5),
@@ -162,5 +157,5 @@ def cases() -> list[Case]:
         "stopped-at-start": _stopped(3, early=True),
     }.items():
         pause = {"MATRIX_CLOCK": "none"}
-        found.append(Case(GROUP, name, environment=pause, act=act))
+        found.append(Case(name, environment=pause, act=act))
     return found

@@ -13,7 +13,6 @@ from tests.slow.matrix.case import AGENT, ESCAPES, Case, Surroundings, after_rep
 from tests.slow.matrix.compiled import library
 from tests.tools.nvml import CRASH, HANG, FakeNvml, Value, h100, refused
 
-GROUP: Final = "drivers"
 CRASHES: Final = "a library that crashes in a call ends the program; MODE=agent avoids it (docs/SECURITY.md)"
 
 
@@ -164,14 +163,12 @@ _EACH_GPU: Final = "each GPU that does not respond is logged once, at most 256"
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = [
-        Case(GROUP, f"library-{name}", around=_file(make), lines=1, fast=name in ("fifo", "truncated"))
+        Case(f"library-{name}", around=_file(make), lines=1, fast=name in ("fifo", "truncated"))
         for name, make in _FILES.items()
     ]
     found += [
         Case(
-            GROUP,
             f"constructor-{name}",
             around=_constructor(code),
             lines=1,
@@ -181,32 +178,25 @@ def cases() -> list[Case]:
         for name, code in _CONSTRUCTORS.items()
     ]
     found += [
-        Case(GROUP, f"init-{name}", around=_init(code), lines=1)
+        Case(f"init-{name}", around=_init(code), lines=1)
         for name, code in _CONSTRUCTORS.items()
         if name in ("hangs", "spins", "slow", "aborts", "crashes", "exits-42", "terminated", "prints")
     ]
     for call in _CALLS:
         around = _nvml({call: HANG})
-        found.append(Case(GROUP, f"hang-{call}", around=around, lines=1, check=_called(call), fast=call == "gpu0.Name"))
+        found.append(Case(f"hang-{call}", around=around, lines=1, check=_called(call), fast=call == "gpu0.Name"))
         if call == "Init":  # the first call: a child makes it first, without the variables of the simulation
             continue
         around = _nvml({call: CRASH})
-        found.append(Case(GROUP, f"crash-{call}", around=around, lines=1, expected=CRASHES))
-        found.append(Case(GROUP, f"crash-{call}-agent", around=around, settings=AGENT, lines=1, hosts=None))
+        found.append(Case(f"crash-{call}", around=around, lines=1, expected=CRASHES))
+        found.append(Case(f"crash-{call}-agent", around=around, settings=AGENT, lines=1, hosts=None))
     found += [
-        Case(
-            GROUP,
-            f"code-{code}-{call}",
-            around=_nvml({call: refused(code)}),
-            lines=1,
-            fast=call == "Init" and code == 999,
-        )
+        Case(f"code-{code}-{call}", around=_nvml({call: refused(code)}), lines=1, fast=call == "Init" and code == 999)
         for call in ("Init", "gpu0")
         for code in _CODES
     ]
     found += [
         Case(
-            GROUP,
             f"lie-{name}",
             around=_nvml(lines),
             lines=1,
@@ -222,12 +212,12 @@ def cases() -> list[Case]:
         "no-handle": ("nvmlDeviceGetHandleByIndex_v2",),
         "no-init": ("nvmlInit_v2", "nvmlInitWithFlags"),
     }.items():
-        found.append(Case(GROUP, f"old-{name}", around=_nvml({}, without=functions), lines=2))
-    found.append(Case(GROUP, "works", around=_nvml({}), act=after_reports("hw.gpu.utilization"), fast=True))
+        found.append(Case(f"old-{name}", around=_nvml({}, without=functions), lines=2))
+    found.append(Case("works", around=_nvml({}), act=after_reports("hw.gpu.utilization"), fast=True))
     literal = "".join(f"\\{byte:03o}" for byte in ESCAPES.encode())
     prints = _constructor(f'for (int n = 0; n < 1000; n++) fputs("{literal}\\n", stderr);')
-    found.append(Case(GROUP, "constructor-prints-escapes-agent", around=prints, settings=AGENT, lines=21))
-    found.append(Case(GROUP, "works-agent", around=_nvml({}), settings=AGENT, act=after_reports("hw.gpu.utilization")))
+    found.append(Case("constructor-prints-escapes-agent", around=prints, settings=AGENT, lines=21))
+    found.append(Case("works-agent", around=_nvml({}), settings=AGENT, act=after_reports("hw.gpu.utilization")))
     return found
 
 

@@ -15,8 +15,6 @@ from tests.slow.matrix import servers
 from tests.slow.matrix.case import AGENT, ESCAPES, Case, Run, Surroundings
 from tests.slow.matrix.servers import Handler, request, until_closed
 
-GROUP: Final = "endpoints"
-
 _TYPE: Final = b"Content-Type: text/plain; version=0.0.4\r\n"
 
 
@@ -226,20 +224,19 @@ _PLACES: Final[Mapping[str, tuple[str, Callable[[Path], object]]]] = {
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = []
     for name, handle in _HANDLERS.items():
         found.append(
-            Case(GROUP, name, around=_served(handle), act=after_scrape, lines=2, check=_was_scraped, fast=name in _FAST)
+            Case(name, around=_served(handle), act=after_scrape, lines=2, check=_was_scraped, fast=name in _FAST)
         )
     found += [
-        Case(GROUP, f"{name}-agent", settings=AGENT, around=_served(handle), act=after_scrape, lines=2)
+        Case(f"{name}-agent", settings=AGENT, around=_served(handle), act=after_scrape, lines=2)
         for name, handle in _ESCAPES.items()
     ]
     found += [
-        Case(GROUP, "refused", around=_port(servers.refused), act=after_scrape, lines=2),
-        Case(GROUP, "dropped", around=_port(servers.not_accepted), act=after_scrape, lines=2),
-        Case(GROUP, "tls-refused", around=_port(servers.refused, "https"), act=after_scrape, lines=2),
+        Case("refused", around=_port(servers.refused), act=after_scrape, lines=2),
+        Case("dropped", around=_port(servers.not_accepted), act=after_scrape, lines=2),
+        Case("tls-refused", around=_port(servers.refused, "https"), act=after_scrape, lines=2),
     ]
     tls = _served(_answer(_PAGE))
 
@@ -248,9 +245,9 @@ def cases() -> list[Case]:
         with tls(folder) as variables:
             yield {name: value.replace("http:", "https:") for name, value in variables.items()}
 
-    found.append(Case(GROUP, "http-for-https", around=plain_for_tls, act=after_scrape, lines=2))
+    found.append(Case("http-for-https", around=plain_for_tls, act=after_scrape, lines=2))
     found += [
-        Case(GROUP, f"place-{name}", around=_place(url, make), act=after_scrape, lines=2)
+        Case(f"place-{name}", around=_place(url, make), act=after_scrape, lines=2)
         for name, (url, make) in _PLACES.items()
     ]
     return found

@@ -26,8 +26,6 @@ from tests.slow.matrix.case import (
 
 import opentelemetry.instrumentation.hardware as package
 
-GROUP: Final = "environments"
-
 # What a program adds to its path that starts OpenTelemetry itself.
 CODE: Final = os.pathsep.join(
     [*(path for path in sys.path if path.endswith("-packages")), str(Path(package.__file__).parents[3])]
@@ -128,10 +126,8 @@ def _linked(folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = [
         Case(
-            GROUP,
             "flags" + "".join(flags).replace(" ", ""),
             python("app", "return", flags=flags),
             lines=100_000 if flags in (("-v",), ("-X", "importtime")) else 0,  # they print each import
@@ -142,21 +138,13 @@ def cases() -> list[Case]:
     ]
     code = {"MATRIX_CODE": CODE, "PYTHONPATH": ABSENT}
     found += [
-        Case(
-            GROUP,
-            "flags" + "".join(flags),
-            python("app", "return", flags=flags),
-            environment=code,
-        )
-        for flags in _OWN_START
+        Case("flags" + "".join(flags), python("app", "return", flags=flags), environment=code) for flags in _OWN_START
     ]
     found += [
-        Case(GROUP, f"variables-{name}", environment=variables, fast=name == "locale-C")
+        Case(f"variables-{name}", environment=variables, fast=name == "locale-C")
         for name, variables in _VARIABLES.items()
     ]
-    found += [
-        Case(GROUP, f"first-{name}", environment=code | {"MATRIX_FIRST": first}) for name, first in _FIRST.items()
-    ]
+    found += [Case(f"first-{name}", environment=code | {"MATRIX_FIRST": first}) for name, first in _FIRST.items()]
     app = str(PROGRAMS / "app.py")
     starts = {
         "module": (sys.executable, "-m", "app", "return"),
@@ -172,7 +160,6 @@ def cases() -> list[Case]:
     }
     found += [
         Case(
-            GROUP,
             f"start-{name}",
             command,
             environment={"PYTHONPATH": f"{_site()}:{PROGRAMS}"}
@@ -185,24 +172,23 @@ def cases() -> list[Case]:
         )
         for name, command in starts.items()
     ]
-    found.append(Case(GROUP, "start-zipapp", (sys.executable, "{folder}/made/app.pyz"), around=_zipped, shared=True))
+    found.append(Case("start-zipapp", (sys.executable, "{folder}/made/app.pyz"), around=_zipped, shared=True))
     odd = (sys.executable, "{folder}/made/the app é.py")
-    found.append(Case(GROUP, "start-odd-name", odd, around=_linked, shared=True))
+    found.append(Case("start-odd-name", odd, around=_linked, shared=True))
     odd_words = ("/bin/bash", "-c", 'mkdir "$0" && cd "$0" && exec -a "$0" "$@"', ESCAPES, sys.executable, APP[1])
     for name, settings in (("", {}), ("-agent", AGENT)):
         found += [
-            Case(GROUP, f"start-odd-words{name}", (*odd_words, ESCAPES), environment=code, settings=settings),
-            Case(GROUP, f"variables-escapes{name}", environment=_ESCAPES, settings=settings),
-            Case(GROUP, f"first-odd-process-name{name}", environment=code | _ODD_NAME, settings=settings),
+            Case(f"start-odd-words{name}", (*odd_words, ESCAPES), environment=code, settings=settings),
+            Case(f"variables-escapes{name}", environment=_ESCAPES, settings=settings),
+            Case(f"first-odd-process-name{name}", environment=code | _ODD_NAME, settings=settings),
         ]
     launcher = str(Path(sys.executable).parent / "opentelemetry-instrument")
     for way in ("return", "exit", "exception", "term", "_exit", "kill", "abort"):
         line = (launcher, *python("app", way))
-        found.append(Case(GROUP, f"launcher-{way}", line, environment={"PYTHONPATH": ABSENT, "MATRIX_OWN": ABSENT}))
+        found.append(Case(f"launcher-{way}", line, environment={"PYTHONPATH": ABSENT, "MATRIX_OWN": ABSENT}))
     empty = (launcher, sys.executable, "-c", "pass")
     found.append(
         Case(
-            GROUP,
             "launcher-empty-program",
             empty,
             environment={"PYTHONPATH": ABSENT, "MATRIX_OWN": ABSENT},

@@ -20,8 +20,6 @@ from tests.slow.matrix.groups.tools import after_tool, script, was_started
 from tests.sources.npus import TRN1, report
 from tests.support.relatives import agents
 
-GROUP: Final = "processes"
-
 _REPORT: Final = json.dumps(report([], 1, 1, TRN1))
 _MODES: Final[Mapping[str, tuple[Mapping[str, str], Surroundings | None]]] = {
     "program": ({}, None),
@@ -46,7 +44,6 @@ def _waits() -> Iterator[Case]:
             check: Callable[[Path], str] = was_started if around else lambda folder: "",
         ) -> Case:
             return Case(
-                GROUP,
                 name,
                 command,
                 settings=settings,
@@ -107,7 +104,6 @@ def _changes() -> Iterator[Case]:
     for mode, settings in (("program", {}), ("agent", AGENT)):
         for kind in ("exec", "exec-shell"):
             yield Case(
-                GROUP,
                 f"{kind}-{mode}",
                 python("becomes", kind),
                 {"MATRIX_OWN": ABSENT} if kind == "exec-shell" else {},
@@ -117,7 +113,6 @@ def _changes() -> Iterator[Case]:
             )
         for kind in ("setuid", "setuid-uninstrument"):
             yield Case(
-                GROUP,
                 f"{kind}-{mode}",
                 python("becomes", kind),
                 settings=settings,
@@ -162,7 +157,7 @@ def _until_reported_again(number: int) -> Callable[[Run], None]:
 
 def _agents() -> Iterator[Case]:
     def case(name: str, way: str, act: Callable[[Run], None], lines: int = 0) -> Case:
-        return Case(GROUP, name, python("app", way), settings=AGENT, act=act, lines=lines, fast=name in _FAST)
+        return Case(name, python("app", way), settings=AGENT, act=act, lines=lines, fast=name in _FAST)
 
     for way in ("return", "exit", "exception", "term", "abort", "_exit", "kill"):
         yield case(f"agent-{way}", way, _agent(0))
@@ -175,5 +170,4 @@ def _agents() -> Iterator[Case]:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     return [*_waits(), *_changes(), *_agents()]

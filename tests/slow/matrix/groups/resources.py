@@ -14,8 +14,6 @@ from typing import Final
 from tests.slow.matrix.case import APP, PROGRAMS, Case, Surroundings
 from tests.tools import Missing
 
-GROUP: Final = "resources"
-
 _MIB: Final = 1 << 20
 
 _LIMITS: Final = (
@@ -139,37 +137,21 @@ def _mounted(command: str) -> tuple[str, ...]:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = []
     for limit in _LIMITS:
         hosts = None if limit in _TOO_LITTLE else 1
-        found.append(Case(GROUP, f"limit-{limit}", _limited(limit), lines=2, hosts=hosts, fast=limit == "NOFILE=20"))
-    found += [
-        Case(
-            GROUP,
-            name,
-            _limited(*words),
-            lines=1,
-            fast=name == "cwd-removed",
-        )
-        for name, words in _WORDS.items()
-    ]
+        found.append(Case(f"limit-{limit}", _limited(limit), lines=2, hosts=hosts, fast=limit == "NOFILE=20"))
+    found += [Case(name, _limited(*words), lines=1, fast=name == "cwd-removed") for name, words in _WORDS.items()]
     for name, command in _MOUNTS.items():
-        found.append(Case(GROUP, name, _mounted(command), around=needs("--mount"), lines=2))
+        found.append(Case(name, _mounted(command), around=needs("--mount"), lines=2))
     found += [
         Case(
-            GROUP,
-            name,
-            ("unshare", *flags, *APP),
-            around=needs(*flags),
-            lines=1,
-            hosts=None if name.startswith("pid") else 1,
+            name, ("unshare", *flags, *APP), around=needs(*flags), lines=1, hosts=None if name.startswith("pid") else 1
         )
         for name, flags in _NAMESPACES.items()
     ]
     found += [
         Case(
-            GROUP,
             f"nproc-{number}-user",
             _limited(f"NPROC={number}", f"user={54321 + number}"),  # the limit holds for all processes of a user
             around=world,
@@ -179,7 +161,7 @@ def cases() -> list[Case]:
         )
         for number in (1, 2, 4, 8)
     ]
-    found.append(Case(GROUP, "other-user", _limited("user=54321"), around=world, shared=True, lines=1))
+    found.append(Case("other-user", _limited("user=54321"), around=world, shared=True, lines=1))
     return found
 
 

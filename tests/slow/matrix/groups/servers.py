@@ -16,8 +16,6 @@ from typing import Final
 from tests.slow.matrix.case import ABSENT, PROGRAMS, Case, Run, Surroundings, python
 from tests.tools import Missing
 
-GROUP: Final = "servers"
-
 _BIN: Final = Path(sys.executable).parent
 _INSTRUMENT: Final = str(_BIN / "opentelemetry-instrument")
 _NO_OWN: Final = {"MATRIX_OWN": ABSENT, "PYTHONPATH": str(PROGRAMS)}
@@ -84,7 +82,7 @@ def _gunicorn() -> Iterator[Case]:
 
         def case(name: str, *more: str, act: Callable[[Run], None], base: tuple[str, ...] = base) -> Case:
             # gunicorn reports the loss of a worker; a worker of gevent may be interrupted in its end.
-            return Case(GROUP, name, (*base, *more, *quiet), _NO_OWN, around=around, act=act, delay=10.0)  # noqa: B023
+            return Case(name, (*base, *more, *quiet), _NO_OWN, around=around, act=act, delay=10.0)  # noqa: B023
 
         for hook in (False, True):
             hooked = ("-c", str(PROGRAMS / "gunicorn_hook.py")) if hook else ()
@@ -106,7 +104,6 @@ def _uvicorn() -> Iterator[Case]:
         for number in (signal.SIGTERM, signal.SIGINT):
             line = (_INSTRUMENT, "sh", "-c", 'exec uvicorn --host "${0%:*}" --port "${0#*:}" "$@"', "{address}")
             yield Case(
-                GROUP,
                 f"uvicorn-{workers}-{number.name[3:].lower()}",
                 (*line, "--workers", str(workers), *host),
                 _NO_OWN,
@@ -138,7 +135,6 @@ def _uwsgi() -> Iterator[Case]:
         quiet = ("--need-app", "--disable-logging", "--logto=/dev/null")
         for end, group in (("kill", True), ("quit", False)):
             yield Case(
-                GROUP,
                 f"uwsgi-{name}-{end}",
                 (*line, *quiet),
                 _NO_OWN,
@@ -169,7 +165,7 @@ def _celery() -> Iterator[Case]:
             "--loglevel=CRITICAL",
         )
         around = _needs("celery")
-        yield Case(GROUP, f"celery-{pool}", line, _NO_OWN, around=around, act=working, shared=True, delay=10.0, lines=1)
+        yield Case(f"celery-{pool}", line, _NO_OWN, around=around, act=working, shared=True, delay=10.0, lines=1)
 
 
 _METHODS: Final = ("fork", "spawn", "forkserver")
@@ -211,22 +207,13 @@ def _signalled(number: int) -> Callable[[Run], None]:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = [*_gunicorn(), *_uvicorn(), *_uwsgi(), *_celery()]
-    found += [Case(GROUP, kind, python("crowd", kind), fast=kind in _FAST) for kind in _KINDS]
+    found += [Case(kind, python("crowd", kind), fast=kind in _FAST) for kind in _KINDS]
     for library in ("gevent", "eventlet"):
         for kind in (library, f"{library}-exception"):
-            found.append(Case(GROUP, f"green-{kind}", python("greens", kind), around=_needs(library), delay=10.0))
+            found.append(Case(f"green-{kind}", python("greens", kind), around=_needs(library), delay=10.0))
     for name in _SIGNALS:
         for way in ("default", "handler", "ignored", "raises"):
             act = _signalled(getattr(signal, name))
-            found.append(
-                Case(
-                    GROUP,
-                    f"signal-{name}-{way}",
-                    python("signals", name, way),
-                    {"MATRIX_OWN": ABSENT},
-                    act=act,
-                )
-            )
+            found.append(Case(f"signal-{name}-{way}", python("signals", name, way), {"MATRIX_OWN": ABSENT}, act=act))
     return found

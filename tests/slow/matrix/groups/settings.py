@@ -10,8 +10,6 @@ from tests.slow.matrix.case import ESCAPES, Case
 
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 
-GROUP: Final = "settings"
-
 _VALUES: Final[Mapping[str, str]] = {
     "words": "complete nonsense",
     "negative": "-1",
@@ -22,7 +20,6 @@ _VALUES: Final[Mapping[str, str]] = {
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = []
     for setting in fields(Config):
         if setting.name.startswith("_"):
@@ -30,7 +27,6 @@ def cases() -> list[Case]:
         for name, value in _VALUES.items():
             found.append(
                 Case(
-                    GROUP,
                     f"{setting.name}-{name}",
                     settings={PREFIX + setting.name.upper(): value},
                     lines=6 if setting.name in _LISTS else 1,  # each invalid word of a list is named

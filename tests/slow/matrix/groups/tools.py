@@ -8,10 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.slow.matrix.case import ABSENT, ESCAPES, Case, Run, Surroundings
+from tests.slow.matrix.case import ABSENT, APP, ESCAPES, Case, Run, Surroundings
 from tests.slow.matrix.groups.environments import CODE
-
-GROUP: Final = "tools"
 
 # Each tool: the setting of its path, and what else must be set.
 _TOOLS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
@@ -125,7 +123,6 @@ def after_tool(run: Run) -> None:
 
 
 def cases() -> list[Case]:
-    """Return the cases of this group."""
     found = []
     for tool in _TOOLS:
         mac = {"MATRIX_CODE": CODE, "PYTHONPATH": ABSENT, "MATRIX_MAC": "1"} if tool in ("macmon", "ioreg") else {}
@@ -136,7 +133,6 @@ def cases() -> list[Case]:
                 continue
             found.append(
                 Case(
-                    GROUP,
                     f"{tool}-{name}",
                     environment=mac,
                     around=script(tool, code),
@@ -148,14 +144,13 @@ def cases() -> list[Case]:
             )
         for name, make in _FILES.items():
             if not few and (tool != "macmon" or name in ("missing", "no-program")):
-                found.append(Case(GROUP, f"{tool}-file-{name}", environment=mac, around=_file(tool, make), lines=1))
+                found.append(Case(f"{tool}-file-{name}", environment=mac, around=_file(tool, make), lines=1))
         for way in ("kill", "term", "_exit"):
             if not few:
                 found.append(
                     Case(
-                        GROUP,
                         f"{tool}-forks-{way}",
-                        (*_APP, way),
+                        (*APP[:-1], way),
                         environment=mac,
                         around=script(tool, _SCRIPTS["forks"]),
                         act=after_tool,
@@ -166,8 +161,6 @@ def cases() -> list[Case]:
                 )
     return found
 
-
-_APP: Final = Case("", "").command[:-1]
 
 _FAST: Final = {
     ("nvidia-smi", "hangs"),
