@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,24 +43,25 @@ def test_spans_of_nemo_lens_have_the_energy_of_their_time(tmp_path: Path) -> Non
     check_energy(span["attributes"], span["begin"], span["end"])
 
 
-def test_spans_of_logfire_have_the_energy_of_their_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("start", "way"),
+    [
+        (children.command, []),
+        # The global provider stays the same; inside, it has another one without our processor.
+        (children.command, ["again"]),
+        # It is configured before instrument(), and its MeterProvider has no hash.
+        (children.command, ["before"]),
+        # Under opentelemetry-instrument, logfire has a TracerProvider of its own beside the global one.
+        (children.instrumented, ["processor"]),
+    ],
+    ids=["after", "again", "before", "processor"],
+)
+def test_spans_of_logfire_have_the_energy_of_their_time(
+    start: Callable[..., list[str]], way: list[str], tmp_path: Path
+) -> None:
     need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.command("spans/foreign_spans", "logfire"), tmp_path)
+    (span,) = spans(start("spans/foreign_spans", "logfire", *way), tmp_path)
     assert span["name"] == "train {step}"
-    check_energy(span["attributes"], span["begin"], span["end"])
-
-
-def test_logfire_may_be_configured_again(tmp_path: Path) -> None:
-    """The global provider stays the same; inside, it has another one without our processor."""
-    need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.command("spans/foreign_spans", "logfire", "again"), tmp_path)
-    check_energy(span["attributes"], span["begin"], span["end"])
-
-
-def test_logfire_may_be_configured_before_instrument(tmp_path: Path) -> None:
-    """Its MeterProvider has no hash."""
-    need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.command("spans/foreign_spans", "logfire", "before"), tmp_path)
     check_energy(span["attributes"], span["begin"], span["end"])
 
 
@@ -67,10 +69,3 @@ def test_metrics_are_exported_after_logfire_was_configured_again() -> None:
     """It makes anew only the instruments to which somebody refers."""
     need(lambda: _installed("logfire", "logfire"))
     assert "process.cpu.time" in children.scene("spans/foreign_metrics")
-
-
-def test_provider_that_is_not_the_global_one_takes_a_processor(tmp_path: Path) -> None:
-    """Under ``opentelemetry-instrument``, logfire has a TracerProvider of its own beside the global one."""
-    need(lambda: _installed("logfire", "logfire"))
-    (span,) = spans(children.instrumented("spans/foreign_spans", "logfire", "processor"), tmp_path)
-    check_energy(span["attributes"], span["begin"], span["end"])

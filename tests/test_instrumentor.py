@@ -27,7 +27,7 @@ from opentelemetry.sdk.metrics.export import (
 )
 from tests.support import children, traces
 from tests.support.journal import OURS, Arrived, Journal, exports, flatten, repeated
-from tests.support.stage import Clock
+from tests.support.stage import Clock, fail
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
@@ -517,25 +517,6 @@ def test_failing_discovery_logs_error_and_can_be_repeated(
     assert application.points()
 
 
-@pytest.mark.parametrize("error", [ImportError("no such library"), SystemExit("no such library")])
-def test_source_that_fails_to_import_logs_warning_and_others_are_read(
-    error: BaseException,
-    instrumentor: HardwareInstrumentor,
-    application: Application,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def broken() -> None:
-        raise error
-
-    monkeypatch.setattr(found, "discover", lambda: {**discover(), "vendor": broken})
-    instrumentor.instrument(meter_provider=application.provider)
-    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert "vendor" in record.getMessage()
-    assert "no such library" in record.getMessage()
-    assert {"system.cpu.time", "process.cpu.time"} <= application.names()
-
-
 class Vendor(Source):
     """A third-party source, which makes its metric when it is opened."""
 
@@ -875,19 +856,28 @@ def test_start_that_failed_can_be_repeated(
     assert application.points()
 
 
-@pytest.mark.parametrize("method", ["instances", "prepare"])
-def test_only_source_that_cannot_be_prepared_is_left_out(
+def broken(method: str) -> type[Source]:
+    return type("Broken", (Vendor,), {method: staticmethod(fail(KeyError("a mistake")))})
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        fail(ImportError("a mistake")),
+        fail(SystemExit("a mistake")),
+        lambda: broken("instances"),
+        lambda: broken("prepare"),
+    ],
+    ids=["import", "exit", "instances", "prepare"],
+)
+def test_only_source_that_cannot_be_loaded_or_prepared_is_left_out(
     instrumentor: HardwareInstrumentor,
     application: Application,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    method: str,
+    load: Callable[[], type[Source]],
 ) -> None:
-    def fail(config: Config) -> None:
-        raise KeyError("a mistake")
-
-    broken = type("Broken", (Vendor,), {method: staticmethod(fail)})
-    monkeypatch.setattr(found, "discover", lambda: {**discover(), "vendor": lambda: broken})
+    monkeypatch.setattr(found, "discover", lambda: {**discover(), "vendor": load})
     instrumentor.instrument(meter_provider=application.provider)
     (message,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert "vendor" in message

@@ -173,13 +173,11 @@ def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
 
 
 def by_nvml(tmp_path: Path) -> Machine:
-    """A machine with the simulated NVML."""
     gpus = (h100(0), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}), h100(2))
     return _by_nvml(tmp_path, {"0": FIRST, "1": SECOND, "2": THIRD, "1:0": ONE, "1:2": TWO}, *gpus)
 
 
 def jetson_by_nvml(tmp_path: Path) -> Machine:
-    """A Jetson with the simulated NVML."""
     return _by_nvml(tmp_path, {"0": TEGRA}, orin())
 
 
@@ -200,13 +198,11 @@ SMI = Path(__file__).parents[1] / "sources" / "nvidia" / "smi"
 
 
 def by_nvidia_smi(tmp_path: Path) -> Machine:
-    """A machine with nvidia-smi only."""
     labels = {"0": WHOLE, "0:0": f"{WHOLE}/1/0", "0:1": f"{WHOLE}/5/0", "0:2": f"{WHOLE}/13/1"}
     return _by_nvidia_smi(tmp_path, labels, (SMI / "v11-a100-mig.xml").read_text())
 
 
 def jetson_by_nvidia_smi(tmp_path: Path) -> Machine:
-    """A Jetson with nvidia-smi only."""
     text = re.sub("<uuid>.*</uuid>", f"<uuid>{TEGRA}</uuid>", (SMI / "v13-gb10.xml").read_text())
     return _by_nvidia_smi(tmp_path, {"0": TEGRA}, text)
 
@@ -235,7 +231,6 @@ def cards(gpus: Sequence[Gpu] = CARDS, more: Files | None = None) -> Files:
 
 
 def by_files(files: Files, *ids: str) -> Callable[[Path], Machine]:
-    """A machine with the files of amdgpu."""
     labels = {str(number): name for number, name in enumerate(ids or (D, E, F))}
     return by_source(Amd, lambda: Equipped(files), labels)
 

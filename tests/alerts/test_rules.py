@@ -148,7 +148,6 @@ def tool(request: pytest.FixtureRequest) -> list[str | Path]:
 
 
 def check(tool: list[str | Path], folder: Path, tests: list[dict[str, object]], interval: str = "30s") -> None:
-    """Run a tool, with the interval of all rules."""
     if "unittest" in tool:
         tests = [{**each, "metricsql_expr_test": each["promql_expr_test"]} for each in tests]
         for each in tests:

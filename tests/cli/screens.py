@@ -250,7 +250,6 @@ class View:
         assert found().splitlines() == expected.splitlines()
 
     def panel(self, name: str) -> Panel:
-        """Return a panel."""
         return self.app.query_one(f"#{name}", Panel)
 
     @property
@@ -260,7 +259,6 @@ class View:
 
     @property
     def text(self) -> str:
-        """The screen."""
         return "".join(f"{strip.text.rstrip()}\n" for strip in self.strips)
 
     def style(self, word: str) -> str:

@@ -115,7 +115,6 @@ def _only(pids: list[int], alive: int) -> None:
 
 
 def _read_lines(stream: StreamingCommand, count: int) -> list[bytes]:
-    """Read `count` lines."""
     lines: list[bytes] = []
     while len(lines) < count:
         lines += stream.read(LONG)

@@ -64,7 +64,6 @@ class Tracing:
         self.tracer = self.provider.get_tracer("tests.scope")
 
     def ended(self) -> ReadableSpan:
-        """The span that ended last."""
         return self.exporter.get_finished_spans()[-1]
 
     def span_from(self, begin: float, end: float, name: str = "past", **options: Any) -> dict[str, Any]:

@@ -125,7 +125,6 @@ def exports(path: str | Path) -> list[Export]:
 
 
 def parsed(line: str) -> Export:
-    """Parse one line of a journal."""
     report = json.loads(line)
     return Export(report["pid"], report["time"], [Arrived(*point) for point in report["points"]])
 

@@ -223,7 +223,7 @@ def infos(caplog: pytest.LogCaptureFixture) -> list[str]:
     return messages(caplog, logging.INFO)
 
 
-def fail(error: Exception) -> Callable[..., Any]:
+def fail(error: BaseException) -> Callable[..., Any]:
     """Return a function that raises, for `open` or `read` of a source."""
 
     def raising(*arguments: object) -> Any:

@@ -21,7 +21,6 @@ found: dict[str, Any] = {}
 
 
 def keep(name: str, block: Measurement) -> None:
-    """Keep the values of a block."""
     found[name] = {**vars(block), "end": time.time()}
 
 

@@ -69,7 +69,6 @@ def install_ours(folder: Path) -> None:
 
 
 def version_of(environment: Path, package: str) -> str:
-    """Return the version of a package in a virtual environment."""
     code = f"from importlib.metadata import version; print(version({package!r}))"
     return _run([str(environment / "bin" / "python"), "-c", code]).strip()
 
