@@ -148,27 +148,6 @@ def test_mean_of_a_constant_is_the_constant_in_every_window(
                 assert value == level, f"window of readings {before + 1} to {number}"
 
 
-def test_baseline_of_another_level_does_not_round_the_mean() -> None:
-    readings = Readings()
-    for now, level in enumerate([5.0, *[0.1] * 6]):  # the first reading has no weight
-        readings.add(float(now), [POWER(level)])
-    assert readings.value(Series(POWER)) == 0.1
-
-
-def test_windows_of_two_readers_are_independent() -> None:
-    def windows(steps: list[int]) -> list[list[tuple[float | None, float, dict[Metric, Number]]]]:
-        aggregator = Aggregator(CounterStore())
-        readers = [Reader(aggregator) for _ in steps]
-        for number, (at, level) in enumerate(trace(7, 30.0, 10.0)):
-            aggregator.add(at, [POWER(level), POWER_PEAK(level)])
-            for step, reader in zip(steps, readers):
-                if number % step == 0:
-                    reader.collect()
-        return [reader.windows for reader in readers]
-
-    assert windows([10, 50]) == [*windows([10]), *windows([50])]
-
-
 def test_collection_without_new_reading_gets_the_newest_interval() -> None:
     readings = Readings()
     for at, level in ((0.0, 10.0), (2.0, 20.0), (4.0, 40.0)):
@@ -232,20 +211,6 @@ def test_spike_before_a_long_fall_is_the_peak() -> None:
     for at, level in enumerate([5000.0, 4000.0, *range(1000, 900, -1)]):
         readings.add(float(at), [POWER_PEAK(level)])
     assert readings.value(Series(POWER_PEAK), since=0.0) == 4000.0
-
-
-def test_rare_reader_gets_mean_and_peak_of_its_whole_window() -> None:
-    aggregator = Aggregator(CounterStore())
-    reader = Reader(aggregator)
-    samples = [(float(at), 1000.0 if 100 < at < 200 else float(at % 97)) for at in range(0, 50_000, 2)]
-    for at, level in samples:
-        aggregator.add(at, [POWER(level), POWER_PEAK(level)])
-        if at in (50.0, 40_000.0):
-            reader.collect()
-    since, end, found = reader.windows[-1]
-    assert (since, end) == (50.0, 40_000.0)
-    assert found[POWER] * (end - 50.0) == pytest.approx(area(samples, 50.0, end), rel=EXACT)
-    assert found[POWER_PEAK] == 1000.0
 
 
 def test_series_that_vanish_are_forgotten() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.support.interrupted import Interrupted
-from tests.support.stage import BUSY, ENERGY, LEVEL, POWER, Stage, fail, one, values
+from tests.support.stage import ENERGY, LEVEL, POWER, Stage, fail, one, values
 
 from opentelemetry.instrumentation.hardware.catalog import (
     OWN_CPU_TIME,
@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SYSTEM_CPU_LOAD_1M,
     SYSTEM_CPU_LOAD_5M,
 )
-from opentelemetry.instrumentation.hardware.model import CounterRatio, Kind, Metric, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Series, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Readers
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -50,15 +50,6 @@ def test_duplicate_series_of_two_sources_is_taken_from_the_first() -> None:
         (problem,) = snapshot.problems
         assert problem.source == "neighbour"
         assert "test.energy" in problem.reason
-
-
-def test_ratio_is_collected_as_ratio() -> None:
-    stage = Stage(interval=1.0, expected=10.0)
-    stage.player.read = lambda now: [BUSY(CounterRatio(now / 4, now))]
-    stage.run(0.5)
-    assert values(stage.collect(), BUSY) == {}, "a ratio without an increase"
-    stage.run(5.0)
-    assert one(stage.collect(), BUSY) == 0.25
 
 
 def test_include_and_exclude_metrics_filter_snapshot() -> None:
