@@ -19,9 +19,8 @@ from typing import Any, ClassVar
 import psutil
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
-from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter
+from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
-    AggregationTemporality,
     InMemoryMetricReader,
     PeriodicExportingMetricReader,
 )
@@ -569,39 +568,6 @@ def test_counter_continues_after_a_session_without_it(
     assert seen["a"] == sorted(seen["a"])
 
 
-class Totals(Vendor):
-    """A counter whose totals are set for each session."""
-
-    sessions: ClassVar[Iterator[dict[str, int]]]
-
-    def open(self) -> None:
-        self.row = Metric("vendor.turns", Kind.COUNTER, "{turn}", "Turns.", ("part",))
-        self.totals = next(self.sessions)
-
-    def read(self) -> Iterator[Point]:
-        yield from (self.row(total, {"part": part}) for part, total in self.totals.items())
-
-
-@pytest.mark.parametrize(
-    ("origin", "first", "second"), [("boot", {"a": 100}, {"a": 140, "b": 7}), ("start", {"a": 0}, {"a": 0, "b": 0})]
-)
-def test_smaller_total_and_new_series_in_a_second_session(
-    instrumentor: HardwareInstrumentor,
-    application: Application,
-    monkeypatch: pytest.MonkeyPatch,
-    origin: str,
-    first: dict[str, int],
-    second: dict[str, int],
-) -> None:
-    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Totals})
-    monkeypatch.setattr(Totals, "sessions", iter([{"a": 100}, {"a": 40, "b": 7}]), raising=False)
-    for expected in (first, second):
-        instrumentor.instrument(meter_provider=application.provider, counter_origin=origin)
-        turns = [point for point in application.points() if point.name == "vendor.turns"]
-        assert {point.attributes["part"]: point.value for point in turns} == expected
-        instrumentor.uninstrument()
-
-
 class Learning(Vendor):
     """A source with one more metric at each reading; the SDK refuses the unit of the first, which is scraped."""
 
@@ -841,21 +807,6 @@ def test_new_meter_provider_does_not_get_counts_of_earlier_sessions(
         other.provider.shutdown()
 
 
-def test_start_that_failed_can_be_repeated(
-    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as limited:
-        limited.setattr(threading.Thread, "start", refuse)
-        instrumentor.instrument(meter_provider=application.provider)
-    assert not instrumentor.is_instrumented_by_opentelemetry
-    instrumentor.instrument(meter_provider=application.provider)
-    assert instrumentor.is_instrumented_by_opentelemetry
-    assert application.points()
-
-
 def broken(method: str) -> type[Source]:
     return type("Broken", (Vendor,), {method: staticmethod(fail(KeyError("a mistake")))})
 
@@ -901,26 +852,6 @@ def test_meter_providers_that_come_and_go_are_dropped(
         del provider
         wait_for(lambda: kept() <= before, 30, "end of the provider, which a thread of ours may be using")
     assert len(instrumentor._telemetry.attached) <= 2
-
-
-def test_deltas_are_not_negative_after_reinstrument(instrumentor: HardwareInstrumentor) -> None:
-    deltas: dict[type, AggregationTemporality] = {ObservableCounter: AggregationTemporality.DELTA}
-    reader = InMemoryMetricReader(preferred_temporality=deltas)
-    provider = MeterProvider([reader], shutdown_on_exit=False)
-    seen: dict[str, list[float]] = {}
-    for _ in range(3):
-        instrumentor.instrument(meter_provider=provider, counter_origin="start", sources=["process"])
-        session_ = instrumentor._telemetry.session
-        assert session_ is not None
-        for _ in range(2):
-            sum(range(1_000_000))
-            session_.read_now(10.0)
-            for point in flatten(reader.get_metrics_data()):
-                if point.name in ("process.cpu.time", "process.paging.faults", "otel_hardware.cpu.time"):
-                    seen.setdefault(f"{point.name}{point.attributes}", []).append(point.value)
-        instrumentor.uninstrument()
-    assert {name: min(values) for name, values in seen.items() if min(values) < 0} == {}
-    assert sum(seen["process.cpu.time{'cpu.mode': 'user'}"]) > 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no FIFO")
