@@ -188,24 +188,18 @@ def test_valid_value_is_read_without_warning(
 
 
 @pytest.mark.parametrize(("name", "value"), table(WRONG))
-def test_invalid_argument_uses_default_and_warns(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
-    assert Config.read({name: value}, {}) == DEFAULT
-    (warning,) = warnings(caplog)
-    assert warning.startswith(beginning(name, name, value))
-    assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
-    assert "using the default" in warning
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    table({name: [value for value in values if isinstance(value, str)] for name, values in WRONG.items()}),
-)
-def test_invalid_variable_uses_default_and_warns(name: str, value: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_value_uses_default_and_warns(name: str, value: object, caplog: pytest.LogCaptureFixture) -> None:
     variable = PREFIX + name.upper()
-    assert Config.read({}, {variable: value}) == DEFAULT
-    (warning,) = warnings(caplog)
-    assert warning.startswith(beginning(name, variable, value))
-    assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
+    ways: list[tuple[dict[str, object], dict[str, str], str]] = [({name: value}, {}, name)]
+    if isinstance(value, str):
+        ways.append(({}, {variable: value}, variable))
+    for options, environ, given_as in ways:
+        caplog.clear()
+        assert Config.read(options, environ) == DEFAULT
+        (warning,) = warnings(caplog)
+        assert warning.startswith(beginning(name, given_as, value))
+        assert FORMS[name] in warning or "otel-hardware metrics" in warning, "the accepted form is missing"
+        assert "using the default" in warning
 
 
 def test_message_about_a_long_value_is_short(caplog: pytest.LogCaptureFixture) -> None:
