@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from importlib import import_module
@@ -27,6 +25,7 @@ from tests.support.receivers import Answers, grpc_receiver, http_receiver
 from tests.support.stage import Clock
 from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector
+from tests.tools.tls import Certificate, certificate
 
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
 from opentelemetry.instrumentation.hardware.cli.failures import failure
@@ -47,8 +46,8 @@ def exporter(protocol: str, url: str, timeout: float = 60.0, certificate: Path |
     if protocol == GRPC:
         from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import OTLPMetricExporter as Grpc
 
-        trusted = None if certificate is None else grpc.ssl_channel_credentials(certificate.read_bytes())
-        return Grpc(endpoint=url, timeout=timeout, credentials=trusted)
+        credentials = None if certificate is None else grpc.ssl_channel_credentials(certificate.read_bytes())
+        return Grpc(endpoint=url, timeout=timeout, credentials=credentials)
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter as Http
 
     path = None if certificate is None else str(certificate)
@@ -385,22 +384,15 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate of the loopback address, with its key beside it."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed: apt-get install openssl")
-    folder = tmp_path_factory.mktemp("certificate")
-    line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    line += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    line += ["-keyout", str(folder / "key.pem"), "-out", str(folder / "certificate.pem")]
-    subprocess.run(line, check=True, capture_output=True)
-    return folder / "certificate.pem"
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """The certificate of the secured Collector."""
+    return need(lambda: certificate(tmp_path_factory.mktemp("certificate")))
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory, certificate: Path) -> Iterator[Collector]:
+def secured(tmp_path_factory: pytest.TempPathFactory, trusted: Certificate) -> Iterator[Collector]:
     need(otelcol)
-    files = {"tls": {"cert_file": str(certificate), "key_file": str(certificate.parent / "key.pem")}}
+    files = {"tls": {"cert_file": str(trusted.file), "key_file": str(trusted.key)}}
     config = {"receivers": {"otlp": {"protocols": {"grpc": files, "http": files}}}}
     with Collector(tmp_path_factory.mktemp("secured"), LOCAL, config) as each:
         yield each
@@ -443,22 +435,24 @@ def test_no_tls_to_an_endpoint_that_requires_it_is_named(secured: Collector, pro
 
 
 @pytest.mark.parametrize("protocol", [GRPC, HTTP])
-def test_unknown_certificate_is_named(secured: Collector, certificate: Path, protocol: str, stack: ExitStack) -> None:
+def test_unknown_certificate_is_named(
+    secured: Collector, trusted: Certificate, protocol: str, stack: ExitStack
+) -> None:
     url = (secured.grpc if protocol == GRPC else secured.http).replace("http:", "https:")
     assert failed(stack, protocol, url).startswith(
         "the certificate of the endpoint is not trusted; set OTEL_EXPORTER_OTLP_CERTIFICATE"
     )
-    program = Program(stack, exporter(protocol, url, certificate=certificate))
+    program = Program(stack, exporter(protocol, url, certificate=trusted.file))
     program.export()
     assert (program.exports[0].arrived, program.said) == (1, [])
 
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
 def test_variable_that_overrides_the_certificate_is_named(
-    secured: Collector, certificate: Path, variable: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    secured: Collector, trusted: Certificate, variable: str, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, certifi.where())
-    program = Program(stack, exporter(HTTP, secured.http.replace("http:", "https:"), certificate=certificate))
+    program = Program(stack, exporter(HTTP, secured.http.replace("http:", "https:"), certificate=trusted.file))
     program.export()
     if program.exports[0].arrived:
         pytest.skip("the variable does not override the certificate in this version of the SDK")

@@ -180,11 +180,9 @@ def test_redirect_loop_is_refused() -> None:
     assert len(web.requests) == 3
 
 
-def test_closed_port_raises_connection_refused() -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        with pytest.raises(ConnectionRefusedError):
-            fetch(f"http://127.0.0.1:{closed.getsockname()[1]}/")
+def test_closed_port_raises_connection_refused(refusing: str) -> None:
+    with pytest.raises(ConnectionRefusedError):
+        fetch(f"{refusing}/")
 
 
 # -- the deadline

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import threading
 import time
@@ -18,6 +17,7 @@ from tests.slow.frameworks.receiver import Receiver
 from tests.slow.frameworks.verdict import LOAD, Run
 from tests.support import children
 from tests.support.waiting import wait_for
+from tests.tools.daemon import free_addresses
 from tests.tools.load import loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
@@ -36,7 +36,8 @@ def run(case: Case, environment: Path, ours: Path | None, openai: str, folder: P
     """
     fake = FakeNvml(folder, {**loaded(h100(0), LOAD), "ComputeRunningProcesses": ""})
     with Receiver() as receiver:
-        words = {"folder": str(folder), "port": str(_free_port()), "endpoint": receiver.endpoint}
+        (address,) = free_addresses(1)
+        words = {"folder": str(folder), "port": address.rpartition(":")[2], "endpoint": receiver.endpoint}
         settings = {
             "PATH": f"{environment / 'bin'}:/usr/bin:/bin",
             "HOME": str(folder),
@@ -112,9 +113,3 @@ def _computing(fake: FakeNvml, root: int, with_root: bool) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
