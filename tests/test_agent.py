@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.children import END, PATIENCE, Piped, command, end_of, in_pid_namespace, run, started
+from tests.support.children import END, PATIENCE, Piped, command, end_of, in_pid_namespace, lives, run, started
 from tests.support.sink import Sink
 from tests.support.stage import warnings
 from tests.support.waiting import wait_for
@@ -69,20 +69,9 @@ def application(
         yield Application(process)
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def names(sink: Sink) -> set[str]:
-    return {name for export in sink.exports for name in export.names()}
-
-
 def test_agent_reports_the_host_and_the_application(sink: Sink) -> None:
     with application(sink) as app:
-        wait_for(lambda: {"system.cpu.time", "process.cpu.time"} <= names(sink), PATIENCE, "export of both")
+        wait_for(lambda: {"system.cpu.time", "process.cpu.time"} <= sink.names, PATIENCE, "export of both")
         state = app.ask("state")
         assert state["threads"] == ["otel-hardware-agent"], "no source is read in the application"
         (pid,) = state["agents"]
@@ -93,7 +82,7 @@ def test_agent_reports_the_host_and_the_application(sink: Sink) -> None:
         assert [2] in threads, "the main thread and the one that waits for the agent"
         log = app.end()
         assert app.process.returncode == 0
-        wait_for(lambda: not is_running(pid), END, "end of the agent")
+        wait_for(lambda: not lives(pid), END, "end of the agent")
     assert "WARNING" not in log
 
 
@@ -102,10 +91,10 @@ def test_last_values_are_exported_after_the_application_was_killed(sink: Sink, e
     expected = {"system.cpu.time", "system.memory.usage", "process.cpu.time", "process.memory.usage"}
     with application(sink) as app:
         pid = app.agent()
-        wait_for(lambda: expected <= names(sink), PATIENCE, "export")
+        wait_for(lambda: expected <= sink.names, PATIENCE, "export")
         before = len(sink.exports)
         app.process.send_signal(end)
-        wait_for(lambda: not is_running(pid), END, "end of the agent")
+        wait_for(lambda: not lives(pid), END, "end of the agent")
     assert len(sink.exports) > before
     assert expected <= sink.exports[-1].names()
 
@@ -119,7 +108,7 @@ def test_last_values_are_exported_before_the_container_ends_with_the_program(sin
         app = Application(process)
         wait_for(lambda: app.ask("state")["ready"], PATIENCE, "agent")
         log = app.end()
-    assert {"system.cpu.time", "process.cpu.time"} <= names(sink)
+    assert {"system.cpu.time", "process.cpu.time"} <= sink.names
     assert "WARNING" not in log
 
 
@@ -194,12 +183,12 @@ def test_forked_child_leaves_the_agent_to_its_parent(sink: Sink) -> None:
         child = app.ask("fork")
         assert (child["agents"], child["threads"]) == ([], [])
         assert app.agent() == pid
-        assert is_running(pid)
+        assert lives(pid)
 
 
 def test_uninstrument_ends_the_agent_after_a_last_export(sink: Sink) -> None:
     with application(sink) as app:
-        wait_for(lambda: names(sink), PATIENCE, "export")
+        wait_for(lambda: sink.names, PATIENCE, "export")
         before = len(sink.exports)
         state = app.ask("uninstrument")
         assert (state["agents"], state["threads"]) == ([], [])
@@ -208,9 +197,9 @@ def test_uninstrument_ends_the_agent_after_a_last_export(sink: Sink) -> None:
 
 def test_settings_given_in_code_reach_the_agent(sink: Sink) -> None:
     with application(sink, "sources=host", "exclude_metrics=system.cpu.*") as app:
-        wait_for(lambda: names(sink), PATIENCE, "export")
+        wait_for(lambda: sink.names, PATIENCE, "export")
         app.end()
-    assert not [name for name in names(sink) if name.startswith(("process.", "system.cpu."))]
+    assert not [name for name in sink.names if name.startswith(("process.", "system.cpu."))]
 
 
 @pytest.mark.parametrize("options", [{"libtpu": True, "spans": False}, {"sources": ("host", "process")}])
@@ -228,7 +217,7 @@ def test_agent_has_the_resource_that_the_application_sets_in_code(sink: Sink) ->
     given = {"service.name": "trainer", "team": "a=b, c;d %41 \N{SNOWMAN}", "dl.rank": 3, "service.instance.id": "mine"}
     env = {"APPLICATION_RESOURCE": json.dumps(given), "OTEL_SERVICE_NAME": "of the environment"}
     with application(sink, env=env) as app:
-        wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export")
+        wait_for(lambda: "process.cpu.time" in sink.names, PATIENCE, "export")
         pid = app.process.pid
     (resource,) = sink.resources
     assert (resource["service.name"], resource["team"]) == (given["service.name"], given["team"])
@@ -310,7 +299,7 @@ def test_agent_that_cannot_export_delays_nothing(sink: Sink) -> None:
         pid = app.agent()
         app.end()
         assert app.process.returncode == 0
-        wait_for(lambda: not is_running(pid), END, "end of the agent")
+        wait_for(lambda: not lives(pid), END, "end of the agent")
 
 
 # -- otel-hardware run --attach
@@ -320,7 +309,7 @@ def test_attach_reports_a_running_process_until_it_ends(sink: Sink) -> None:
     with started([sys.executable, "-c", "input()"]) as program:
         line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
         with started(line, {**sink.environment(), **FAST}) as attached:
-            wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export of the process")
+            wait_for(lambda: "process.cpu.time" in sink.names, PATIENCE, "export of the process")
             program.communicate("\n")
             out, err = attached.communicate(timeout=END)
     assert (attached.returncode, out) == (0, "")
@@ -356,8 +345,8 @@ def test_attached_to_a_process_of_a_job_it_leaves_the_host_to_the_reporter(sink:
         with started([sys.executable, "-c", "input()"], {JOB: job}) as program:
             line = ["otel-hardware", "run", "--attach", str(program.pid), "--interval", "0.3"]
             with started(line, {**sink.environment(), **FAST}) as attached:
-                wait_for(lambda: "process.cpu.time" in names(sink), PATIENCE, "export of the process")
-                assert not [name for name in names(sink) if name.startswith("system.")]
+                wait_for(lambda: "process.cpu.time" in sink.names, PATIENCE, "export of the process")
+                assert not [name for name in sink.names if name.startswith("system.")]
                 program.communicate("\n")
                 _, err = attached.communicate(timeout=END)
     assert f"process {reporter.pid} reports the host of this job already" in err
@@ -371,7 +360,7 @@ def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path:
         assert (refused.returncode, refused.stdout, sink.exports) == (2, "", [])
         assert f"process {program.pid} is instrumented and reports itself" in refused.stderr
         with started([*line, "--reporter", "always"], {**sink.environment(), **FAST}) as attached:
-            wait_for(lambda: {"process.cpu.time", "system.cpu.time"} <= names(sink), PATIENCE, "export of the process")
+            wait_for(lambda: {"process.cpu.time", "system.cpu.time"} <= sink.names, PATIENCE, "export of the process")
             program.communicate("")
             attached.communicate(timeout=END)
 
@@ -379,38 +368,13 @@ def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path:
 # -- what ends it
 
 
-def test_program_that_waits_for_all_of_its_children_ends(sink: Sink) -> None:
-    program = """
-import os, time
-from tests.support.relatives import agents, children
-from tests.support.traces import until
-until(lambda: agents(os.getpid()) and not children(), "agent")
-for number in range(3):
-    if os.fork() == 0:
-        time.sleep(0.2)
-        os._exit(0)
-found = 0
-while True:
-    try:
-        os.wait()
-        found += 1
-    except ChildProcessError:
-        break
-print(found)
-"""
-    env = {**sink.environment(0.3), **FAST, "OTEL_PYTHON_HARDWARE_MODE": "agent"}
-    outcome = run(["opentelemetry-instrument", sys.executable, "-c", program], env)
-    assert outcome.stdout.split() == ["3"]
-    assert outcome.returncode == 0
-
-
 def test_program_that_replaces_itself_has_one_agent(sink: Sink) -> None:
     with application(sink) as app:
         first = app.agent()
-        wait_for(lambda: names(sink), PATIENCE, "export")
+        wait_for(lambda: sink.names, PATIENCE, "export")
         app.process.stdin.write("exec\n")
         app.process.stdin.flush()
-        wait_for(lambda: not is_running(first), PATIENCE, "end of the first agent")
+        wait_for(lambda: not lives(first), PATIENCE, "end of the first agent")
         assert app.agent() != first
 
 
@@ -419,7 +383,7 @@ def test_agent_of_a_program_that_drops_its_privileges_runs_as_its_user(sink: Sin
     with application(sink) as app:
         first = app.agent()
         app.ask("setuid")
-        wait_for(lambda: not is_running(first), PATIENCE, "end of the agent")
+        wait_for(lambda: not lives(first), PATIENCE, "end of the agent")
         assert [each for each in app.agents() if psutil.Process(each).uids().real == 0] == []
         assert app.ask("uninstrument")["agents"] == []
         assert "Traceback" not in app.end()
@@ -431,7 +395,7 @@ def test_agent_with_more_privileges_ends_with_uninstrument(sink: Sink) -> None:
         first = app.agent()
         app.process.stdin.write("setuid\nuninstrument\n")
         app.process.stdin.flush()
-        wait_for(lambda: not is_running(first), PATIENCE, "end of the agent")
+        wait_for(lambda: not lives(first), PATIENCE, "end of the agent")
         assert "Traceback" not in app.end()
 
 
@@ -441,7 +405,7 @@ def test_stopped_agent_is_noticed_and_replaced_by_the_program(sink: Sink) -> Non
         wait_for(lambda: app.ask("state")["ready"], PATIENCE, "sign of life")
         os.kill(pid, signal.SIGSTOP)
         wait_for(lambda: "otel-hardware-process" in app.ask("state")["threads"], PATIENCE, "source in the application")
-        assert not is_running(pid)
+        assert not lives(pid)
         log = app.end()
     warnings = [line for line in log.splitlines() if line.startswith("WARNING")]
     assert warnings == ["WARNING The agent does not respond; this process reports instead"]
@@ -452,7 +416,7 @@ def test_stopped_agent_does_not_outlive_the_program(sink: Sink) -> None:
         pid = app.agent()
         os.kill(pid, signal.SIGSTOP)
         app.process.kill()
-        wait_for(lambda: not is_running(pid), PATIENCE, "end of the agent")
+        wait_for(lambda: not lives(pid), PATIENCE, "end of the agent")
 
 
 def test_program_that_ends_before_its_agent_has_started_says_so(sink: Sink) -> None:

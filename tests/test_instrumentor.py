@@ -258,13 +258,7 @@ def test_meter_provider_that_only_we_hold_is_reported_to(instrumentor: HardwareI
     reader = InMemoryMetricReader()
     instrumentor.instrument(meter_provider=MeterProvider([reader], shutdown_on_exit=False), sample_interval=0.1)
     gc.collect()
-    wait_for(lambda: len(_names(reader)) > 20, 30, "metrics of the host")
-
-
-def _names(reader: InMemoryMetricReader) -> set[str]:
-    data = reader.get_metrics_data()
-    resources = data.resource_metrics if data is not None else []
-    return {metric.name for each in resources for scope in each.scope_metrics for metric in scope.metrics}
+    wait_for(lambda: len({point.name for point in flatten(reader.get_metrics_data())}) > 20, 30, "metrics of the host")
 
 
 @pytest.mark.parametrize(

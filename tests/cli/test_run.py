@@ -80,10 +80,6 @@ def newest(sink: Sink, name: str) -> list[float]:
     return [point.value for point in sink.exports[-1].points if point.name == name]
 
 
-def names(sink: Sink) -> set[str]:
-    return {point.name for export in sink.exports for point in export.points}
-
-
 # -- the agent by itself
 
 
@@ -94,7 +90,7 @@ def test_sigterm_ends_the_agent_after_a_last_export(sink: Sink) -> None:
         agent.terminate()
         out, err = agent.communicate(timeout=PATIENCE)
     assert (agent.returncode, out, err) == (0, "", "")
-    assert {"system.cpu.time", "system.memory.usage", "system.filesystem.usage", "process.cpu.time"} <= names(sink)
+    assert {"system.cpu.time", "system.memory.usage", "system.filesystem.usage", "process.cpu.time"} <= sink.names
 
 
 def test_interval_flag_exports_until_sighup(sink: Sink) -> None:
@@ -273,7 +269,7 @@ def test_console_flag_shows_a_table_beside_the_export(sink: Sink) -> None:
     with started([*AGENT, "--console", "--interval", "0.1"], sink.environment() | FAST) as agent:
         while "system.memory" not in agent.stdout.readline():
             assert agent.poll() is None
-        wait_for(lambda: "system.memory.usage" in names(sink), PATIENCE, "export of what the table shows")
+        wait_for(lambda: "system.memory.usage" in sink.names, PATIENCE, "export of what the table shows")
         agent.terminate()
         _, err = agent.communicate(timeout=PATIENCE)
     assert agent.returncode == 0, err
@@ -597,7 +593,7 @@ def test_instrumented_program_that_is_not_reported_reports_the_host(sink: Sink) 
     exporting = ["env", "OTEL_METRICS_EXPORTER=otlp", "opentelemetry-instrument", sys.executable, "-c", "input()"]
     env = sink.environment(interval=0.1) | {"OTEL_METRICS_EXPORTER": "none"}
     with started(around(*exporting), env) as agent:
-        wait_for(lambda: "system.cpu.time" in names(sink), PATIENCE, "export of the host by the program")
+        wait_for(lambda: "system.cpu.time" in sink.names, PATIENCE, "export of the host by the program")
         _, err = agent.communicate("\n", timeout=PATIENCE)
     assert (agent.returncode, err.count("the program continues without being reported")) == (0, 1)
 
@@ -797,8 +793,8 @@ def test_pid_namespace_with_proc_of_the_host_exports_the_host_only(sink: Sink) -
     (message,) = answer.stderr.splitlines()
     assert message.startswith("otel-hardware: the program itself is not reported: process ")
     assert message.endswith("(mount a /proc for the namespace: unshare --mount-proc, bwrap --proc /proc)")
-    assert {name.partition(".")[0] for name in names(sink)} >= {"system"}
-    assert not [name for name in names(sink) if name.startswith("process.")]
+    assert {name.partition(".")[0] for name in sink.names} >= {"system"}
+    assert not [name for name in sink.names if name.startswith("process.")]
 
 
 def test_pid_1_exits_with_137_when_the_agent_is_killed() -> None:

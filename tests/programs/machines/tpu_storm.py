@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.support.journal import flatten
 from tests.support.relatives import outcome
 from tests.support.traces import until
 
@@ -32,10 +33,7 @@ vars(services)["TIMEOUT"] = float(sys.argv[5])
 
 def exported() -> bool:
     """Whether the wanted metric is exported."""
-    data = reader.get_metrics_data()
-    resources = data.resource_metrics if data is not None else ()
-    names = {metric.name for each in resources for scope in each.scope_metrics for metric in scope.metrics}
-    return not METRIC or METRIC in names
+    return not METRIC or METRIC in {point.name for point in flatten(reader.get_metrics_data())}
 
 
 def nothing() -> None:

@@ -15,6 +15,7 @@ from opentelemetry.metrics import get_meter_provider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.programs.processes.fork_in_export import PATIENCE
+from tests.support.journal import flatten
 from tests.support.relatives import held, outcome
 from tests.support.traces import until
 
@@ -26,9 +27,7 @@ OLD = "_instrument_id_instrument_lock"  # the lock of registration in SDK 1.39
 
 
 def names() -> set[str]:
-    data = reader.get_metrics_data()
-    scopes = data.resource_metrics[0].scope_metrics if data else ()
-    return {metric.name for scope in scopes for metric in scope.metrics}
+    return {point.name for point in flatten(reader.get_metrics_data())}
 
 
 def owners() -> dict[str, Any]:

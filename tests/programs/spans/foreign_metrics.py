@@ -6,6 +6,7 @@ import time
 
 import logfire
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from tests.support.journal import flatten
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
@@ -20,9 +21,7 @@ if __name__ == "__main__":
     logfire.configure(send_to_logfire=False, console=False, metrics=metrics)
     names: set[str] = set()
     for _ in range(ATTEMPTS):
-        data = reader.get_metrics_data()
-        for resource in data.resource_metrics if data is not None else ():
-            names |= {metric.name for scope in resource.scope_metrics for metric in scope.metrics}
+        names |= {point.name for point in flatten(reader.get_metrics_data())}
         if names:
             break
         time.sleep(0.1)
