@@ -40,8 +40,7 @@ class Application:
 
     def ask(self, what: str) -> dict[str, Any]:
         """Execute a command of the program."""
-        self.process.stdin.write(what + "\n")
-        self.process.stdin.flush()
+        print(what, file=self.process.stdin, flush=True)
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
 
@@ -372,8 +371,7 @@ def test_program_that_replaces_itself_has_one_agent(sink: Sink) -> None:
     with application(sink) as app:
         first = app.agent()
         wait_for(lambda: sink.names, PATIENCE, "export")
-        app.process.stdin.write("exec\n")
-        app.process.stdin.flush()
+        print("exec", file=app.process.stdin, flush=True)
         wait_for(lambda: not lives(first), PATIENCE, "end of the first agent")
         assert app.agent() != first
 
@@ -393,8 +391,7 @@ def test_agent_of_a_program_that_drops_its_privileges_runs_as_its_user(sink: Sin
 def test_agent_with_more_privileges_ends_with_uninstrument(sink: Sink) -> None:
     with application(sink) as app:
         first = app.agent()
-        app.process.stdin.write("setuid\nuninstrument\n")
-        app.process.stdin.flush()
+        print("setuid\nuninstrument", file=app.process.stdin, flush=True)
         wait_for(lambda: not lives(first), PATIENCE, "end of the agent")
         assert "Traceback" not in app.end()
 

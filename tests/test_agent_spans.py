@@ -31,8 +31,7 @@ class Program:
         self.process = process
 
     def ask(self, what: object) -> Any:
-        self.process.stdin.write(f"{what}\n")
-        self.process.stdin.flush()
+        print(what, file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
     def wait_for_values(self) -> None:

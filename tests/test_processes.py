@@ -206,8 +206,7 @@ class Rank:
 
     def report(self) -> None:
         assert self.child.stdin
-        self.child.stdin.write("\n")
-        self.child.stdin.flush()
+        print(file=self.child.stdin, flush=True)
         assert self._line() == "reported\n"
 
     def kill(self) -> None:

@@ -88,8 +88,7 @@ def on_gpu(
     line = ["sh", "-c", f"read begin; exec opentelemetry-instrument {command}"]
     with children.started(line, {**backends.environment, **fake.environment, **settings}, cwd=ROOT) as child:
         fake.set_lines({"gpu0.ComputeRunningProcesses": listed((child.pid, 700 * MIB))})
-        child.stdin.write("\n")
-        child.stdin.flush()
+        print(file=child.stdin, flush=True)
         yield child
 
 

@@ -26,8 +26,7 @@ class Member:
 
     def ask(self, expression: str) -> Any:
         assert self.child.stdin
-        self.child.stdin.write(expression + "\n")
-        self.child.stdin.flush()
+        print(expression, file=self.child.stdin, flush=True)
         return self._answer()
 
     def update(self, arguments: str = "") -> Any:

@@ -227,8 +227,7 @@ def test_affinity_is_of_all_threads_when_the_first_is_pinned(files: Files) -> No
         child.stdout.readline()
         assert len(os.sched_getaffinity(child.pid)) == 1
         assert files.affinity(child.pid) == len(os.sched_getaffinity(0))
-        child.stdin.write("\n")
-        child.stdin.flush()
+        print(file=child.stdin, flush=True)
         wait_for(lambda: len(os.listdir(f"/proc/{child.pid}/task")) == 1, PATIENCE, "end of the other thread")
         assert files.affinity(child.pid) == 1
 

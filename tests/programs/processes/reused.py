@@ -46,8 +46,7 @@ with opened("process") as source:
     found.append(seconds(source))
     assert second.stdin is not None
     assert second.stdout is not None
-    second.stdin.write("go\n")
-    second.stdin.flush()
+    print("go", file=second.stdin, flush=True)
     second.stdout.readline()
     found.append(seconds(source))
     second.kill()

@@ -123,8 +123,7 @@ def measured(seconds: float) -> dict[str, Outcome]:
                 raise RuntimeError(f"{tool} failed:\n{(folders[tool] / 'errors').read_text()}")
         for child in children.values():
             assert child.stdin is not None
-            child.stdin.write("go\n")
-            child.stdin.flush()
+            print("go", file=child.stdin, flush=True)
         for tool, child in children.items():
             if child.wait():
                 raise RuntimeError(f"{tool} failed:\n{(folders[tool] / 'errors').read_text()}")
