@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -155,9 +154,8 @@ def test_reading_threads_import_no_module() -> None:
 # -- spawn
 
 
-def pids(child: subprocess.Popen[str]) -> dict[str, int]:
+def pids(child: children.Piped) -> dict[str, int]:
     """The process ids that the program prints, by role."""
-    assert child.stdout
     lines = [child.stdout.readline().split() for _ in range(2)]
     return {name: int(pid) for name, pid in lines}
 
@@ -199,13 +197,11 @@ class Rank:
         self.pid = int(pid)
 
     def _line(self) -> str:
-        assert self.child.stdout
         line = self.child.stdout.readline()
         assert line, self.child.communicate()
         return line
 
     def report(self) -> None:
-        assert self.child.stdin
         print(file=self.child.stdin, flush=True)
         assert self._line() == "reported\n"
 
@@ -234,8 +230,6 @@ NUMBER = {"torchrun": "RANK", "slurm": "SLURM_PROCID", "mpirun": "OMPI_COMM_WORL
 def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journal: Path, launcher: str) -> None:
     line = children.command("processes/ranks", NUMBER[launcher], 2, *children.command("processes/job", journal, "wait"))
     with children.started(line, LAUNCHERS[launcher]) as parent:
-        assert parent.stdin
-        assert parent.stdout
         pids = [int(parent.stdout.readline().split()[0]) for _ in range(2)]
         print(file=parent.stdin, flush=True)
         assert [parent.stdout.readline() for _ in pids] == ["reported\n"] * 2

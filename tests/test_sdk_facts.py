@@ -331,7 +331,6 @@ def test_cardinality_limit_counts_series_over_process_life(bench: Bench, instrum
     code = "import socket; print(socket.create_server(('127.0.0.1', 0)).getsockname()[1], flush=True); input()"
     for _ in range(3):
         with children.started([sys.executable, "-S", "-c", code]) as child:
-            assert child.stdout
             churned = {str(child.pid), child.stdout.readline().strip()}
             ours = bench.ours()
             exported = {str(value) for point in ours for value in point.attributes.values()}

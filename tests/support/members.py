@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tests.support.children import PATIENCE, command, started
+from tests.support.children import PATIENCE, Piped, command, started
 
 
 class Member:
     """A process of a job; see the program."""
 
-    def __init__(self, child: subprocess.Popen[str]) -> None:
+    def __init__(self, child: Piped) -> None:
         self.child = child
         self.pid: int = self._answer()
 
     def _answer(self) -> Any:
-        assert self.child.stdout
         line = self.child.stdout.readline()
         assert line, self.child.communicate()
         return json.loads(line)
 
     def ask(self, expression: str) -> Any:
-        assert self.child.stdin
         print(expression, file=self.child.stdin, flush=True)
         return self._answer()
 
