@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 from tests.support import children
-from tests.support.journal import OURS, Export, exports, repeated
+from tests.support.journal import OURS, Export, exports
 from tests.support.sink import Sink
 from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
@@ -251,32 +250,6 @@ def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:
     assert reporters(found) == {launcher}
     (key,) = {line.split()[1] for line in outcome.stdout.splitlines()}
     assert f":{launcher}." in key
-
-
-def test_next_export_after_the_reporter_was_killed_has_the_host(journal: Path, job: dict[str, str]) -> None:
-    with ExitStack() as stack:
-        ranks = [Rank(stack, journal, job) for _ in range(3)]
-        for reporter, *others in (ranks, ranks[1:]):
-            before = len(exports(journal))
-            for rank in (reporter, *others):
-                rank.report()
-            assert reporters(exports(journal)[before:]) == {reporter.pid}
-            before = len(exports(journal))
-            reporter.kill()
-            others[0].report()
-            (export,) = exports(journal)[before:]
-            assert {"system.cpu.time", "system.memory.usage", "process.cpu.time"} <= export.names()
-            assert repeated(export.points) == []
-
-
-def test_host_is_not_reported_twice_while_the_reporter_is_stopped(journal: Path, job: dict[str, str]) -> None:
-    with ExitStack() as stack:
-        first, second = (Rank(stack, journal, job) for _ in range(2))
-        os.kill(first.pid, signal.SIGSTOP)
-        second.report()
-        os.kill(first.pid, signal.SIGCONT)
-        first.report()
-        assert reporters(exports(journal)) == {first.pid}
 
 
 def test_orphan_becomes_reporter(journal: Path) -> None:
