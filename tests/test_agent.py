@@ -367,15 +367,6 @@ def test_program_that_reports_itself_is_not_reported_twice(sink: Sink, tmp_path:
 # -- what ends it
 
 
-def test_program_that_replaces_itself_has_one_agent(sink: Sink) -> None:
-    with application(sink) as app:
-        first = app.agent()
-        wait_for(lambda: sink.names, PATIENCE, "export")
-        print("exec", file=app.process.stdin, flush=True)
-        wait_for(lambda: not lives(first), PATIENCE, "end of the first agent")
-        assert app.agent() != first
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_agent_of_a_program_that_drops_its_privileges_runs_as_its_user(sink: Sink) -> None:
     with application(sink) as app:

@@ -3,7 +3,7 @@
 Usage: agent_application.py SETTING=VALUE...; APPLICATION_RESOURCE is the resource of its MeterProvider as JSON.
 
 Executes one command per line of its standard input, prints one line of JSON for each, and exits at its end:
-state (the PIDs of its agents and of its children, our threads and the CPU time of the program), exec, fork, setuid,
+state (the PIDs of its agents and of its children, our threads and the CPU time of the program), fork, setuid,
 uninstrument, close (all descriptors).
 """
 
@@ -59,8 +59,6 @@ for line in sys.stdin:
             os._exit(0)
         os.waitpid(pid, 0)
     else:
-        if command == "exec":
-            os.execv(sys.executable, [sys.executable, *sys.argv])
         if command == "setuid":
             os.setuid(65534)
         if command == "uninstrument":
