@@ -311,9 +311,7 @@ def test_program_runs_on_while_opening_a_proc_file_hangs(tmp_path: Path) -> None
 def test_readings_are_fresh_beside_four_busy_threads() -> None:
     """Collections wait for the busy threads as well, so their number does not depend on the machine."""
     readings = 4
-    outcome = children.run(children.command("processes/busy", 0.5, readings))
-    assert outcome.returncode == 0, outcome.stderr
-    collections = json.loads(outcome.stdout)
+    collections = children.scene("processes/busy", 0.5, readings)
     assert len(collections) <= 10 * readings, "three would do: there are three in a period"
     assert all(value > 0 for collection in collections for _, value in collection.values())
     assert collections[-1]["process"][1] > collections[0]["process"][1]

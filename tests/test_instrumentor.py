@@ -392,9 +392,7 @@ def test_tracer_and_logger_providers_are_accepted(
 
 
 def test_global_provider_that_is_set_later_is_used() -> None:
-    outcome = children.run(children.command("applications/late_provider"))
-    assert outcome.returncode == 0, outcome.stderr
-    report: dict[str, dict[str, int]] = json.loads(outcome.stdout)
+    report = children.scene("applications/late_provider")
     there = report["set later"]
     assert there["metrics"] > 10
     assert there["most"] == 1

@@ -15,6 +15,7 @@ from tests.tools.collector import Collector
 
 QUICK = (
     "multiprocessing-fork-instrument",
+    "multiprocessing-spawn",
     "multiprocessing-forkserver-instrument",
     "gunicorn-sync",
     "gunicorn-gthread-preload",

@@ -16,7 +16,6 @@ import pytest
 from tests.support import children
 from tests.support.journal import OURS, Export, exports
 from tests.support.sink import Sink
-from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, h100
 
@@ -29,6 +28,10 @@ HOST = {row.name for row in CATALOG if row.scope is Scope.HOST} - {
     "otel_hardware.source.up",
     "otel_hardware.source.read.duration",
 }
+
+
+# From 3.12 on Python warns of any fork in a process with threads, the SDK's included.
+QUIET = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
 
 
 @pytest.fixture
@@ -56,9 +59,7 @@ def reporters(found: list[Export]) -> set[int]:
 def fork(journal: Path, way: str) -> dict[str, Any]:
     """Run the forking program and return the report of its child."""
     report = journal.with_name("report")
-    # From 3.12 on Python warns of any fork in a process with threads, the SDK's included.
-    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("processes/forks", journal, report, way), quiet)
+    outcome = children.run(children.command("processes/forks", journal, report, way), QUIET)
     assert (outcome.returncode, outcome.stderr) == (0, "")
     content: dict[str, Any] = json.loads(report.read_text())
     return content
@@ -84,8 +85,7 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
 
 
 def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(journal: Path) -> None:
-    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("processes/fork_collects_first", journal), quiet)
+    outcome = children.run(children.command("processes/fork_collects_first", journal), QUIET)
     assert outcome.returncode == 0, outcome.stderr
     found = exports(journal)
     (child,) = of(int(outcome.stdout), found)
@@ -104,8 +104,7 @@ def test_forks_during_readings_and_collections_do_not_hang() -> None:
 
 def test_child_that_is_forked_during_an_export_ends_at_once() -> None:
     """The SDK leaves its lock locked in the child, which waits for 30 s at its end."""
-    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("processes/fork_in_export"), quiet)
+    outcome = children.run(children.command("processes/fork_in_export"), QUIET)
     assert (outcome.stdout, outcome.stderr) == ("3\n", "")
 
 
@@ -114,16 +113,14 @@ def test_child_that_is_forked_during_a_collection_collects(library: list[str]) -
     """The MeterProvider of logfire hands on to one of the SDK."""
     if not all(map(find_spec, library)):
         pytest.skip("logfire is not installed")
-    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("processes/fork_in_collection", *library), quiet)
+    outcome = children.run(children.command("processes/fork_in_collection", *library), QUIET)
     locks = ["storage", "match", "aggregation", "registration"]
     assert (outcome.stdout, outcome.stderr) == ("".join(f"{lock} 3\n" for lock in locks), "")
 
 
 def test_child_that_is_forked_during_an_http_export_exports_on_a_connection_of_its_own() -> None:
     """Neither requests nor urllib3 expects forks."""
-    quiet = {"PYTHONWARNINGS": "ignore::DeprecationWarning"}
-    outcome = children.run(children.command("processes/fork_in_http_export"), quiet)
+    outcome = children.run(children.command("processes/fork_in_http_export"), QUIET)
     expected = "imported []\npools 3\nconnections 3\ncookies 3\nsenders 4 1\n"
     assert (outcome.stdout, outcome.stderr) == (expected, "")
 
@@ -145,43 +142,7 @@ def test_child_forked_before_the_start_has_one_session(way: str) -> None:
 
 def test_reading_threads_import_no_module() -> None:
     """A child forked while a thread imports a module hangs when it imports the same module."""
-    outcome = children.run(children.command("applications/imports"))
-    assert outcome.returncode == 0, outcome.stderr
-    assert json.loads(outcome.stdout) == []
-
-
-# -- spawn
-
-
-def pids(child: children.Piped) -> dict[str, int]:
-    """The process ids that the program prints, by role."""
-    lines = [child.stdout.readline().split() for _ in range(2)]
-    return {name: int(pid) for name, pid in lines}
-
-
-@children.inherited
-@pytest.mark.parametrize("way", ["spawn", "forkserver"])
-def test_child_interpreter_reports_process_metrics_only(sink: Sink, way: str) -> None:
-    # A child of the fork server is a fork: it exports nothing until it instruments itself.
-    extra = ["instrument"] if way == "forkserver" else []
-    line = children.command("processes/spawns", way, *extra)
-    # The SDK cannot export in a child that was forked during an export. So a child of the fork server exports itself,
-    # and the others export at their end.
-    env = sink.environment(60.0 if way == "forkserver" else 0.3) | children.AUTO_INSTRUMENTATION
-    with children.started(line, env) as program:
-        who = pids(program)
-        wait_for(lambda: names(of(who["child"], sink.exports)), children.PATIENCE, "export of the child")
-        if way == "spawn":
-            wait_for(lambda: reporters(sink.exports), children.PATIENCE, "export of the host")
-            seen = len(sink.exports)
-            wait_for(lambda: len(sink.exports) >= seen + 3, children.PATIENCE, "further exports")
-        assert (*children.end_of(program), program.returncode) == ("", "", 0)
-    assert reporters(sink.exports) == {who["parent"]}
-    # Not the resource tracker of multiprocessing, nor its fork server.
-    assert {export.pid for export in sink.exports if export.names()} == set(who.values())
-    own_metrics = names(of(who["child"], sink.exports))
-    assert {"process.cpu.time", "process.memory.usage"} <= own_metrics
-    assert {name for name in own_metrics if not name.startswith(("process.", "otel_hardware."))} == set()
+    assert children.scene("applications/imports") == []
 
 
 # -- the job

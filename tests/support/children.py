@@ -147,7 +147,7 @@ def ended_cpu_time() -> float:
 
 
 def scene(program: str, *arguments: object) -> Any:
-    """Return the JSON that a program prints in namespaces. Exit status 77 (not allowed) skips the test."""
+    """Return the JSON that a program prints. Exit status 77 skips the test: it may have no namespaces here."""
     outcome = run(command(program, *arguments))
     if outcome.returncode == 77:
         pytest.skip(f"namespaces are not allowed here: {outcome.stdout.strip()}")

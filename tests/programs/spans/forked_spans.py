@@ -1,6 +1,7 @@
 """Spans in forked children. Prints the attributes of each as JSON, one line for each child, and logs with the PID.
 
 Usage: forked_spans.py fork|multiprocessing|daemon process|agent
+       forked_spans.py threads process    a span in each of four threads at once; the parent has none
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import logging
 import multiprocessing
 import os
 import sys
+import threading
 import time
 import warnings
 
@@ -41,13 +43,33 @@ def work() -> None:
     os.write(1, json.dumps(found).encode() + b"\n")
 
 
+def at_once() -> None:
+    """Make spans in several threads."""
+    together = threading.Barrier(4)
+
+    def make() -> None:
+        together.wait()
+        with tracer.start_as_current_span("span"):
+            time.sleep(0.5)
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os.write(1, json.dumps([dict(span.attributes or {}) for span in exporter.get_finished_spans()]).encode() + b"\n")
+
+
+FORKS = {"fork": (work, 2), "threads": (at_once, 3)}
 program = os.getpid()
-work()
-if sys.argv[1] == "fork":
-    for _ in range(2):
+if sys.argv[1] != "threads":
+    work()
+if sys.argv[1] in FORKS:
+    make_spans, count = FORKS[sys.argv[1]]
+    for _ in range(count):
         pid = os.fork()
         if not pid:
-            work()
+            make_spans()
             os._exit(0)
         os.waitpid(pid, 0)
 elif sys.argv[1] == "daemon":
