@@ -486,13 +486,6 @@ def test_value_of_wrong_type_for_metric_is_refused(invalid: Point) -> None:
     assert readings.window() == {Series(ENERGY, {"part": "good"}): 5}
 
 
-def test_refused_value_does_not_affect_peak() -> None:
-    readings = Readings()
-    readings.add(0.0, [POWER_PEAK(float("nan"))])
-    readings.add(1.0, [POWER_PEAK(-40.0)])
-    assert readings.value(Series(POWER_PEAK)) == -40.0
-
-
 def test_duplicate_series_is_refused_and_first_value_is_kept() -> None:
     readings = Readings()
     wrong = readings.add(0.0, [ENERGY(5), ENERGY(6), POWER(1.0), POWER(2.0), LEVEL(1)])

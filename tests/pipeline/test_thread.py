@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -13,7 +12,7 @@ from math import inf
 from types import SimpleNamespace
 
 import pytest
-from tests.support.children import command, run
+from tests.support.children import scene
 from tests.support.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, nothing, one, values, warnings
 from tests.support.waiting import wait_for
 
@@ -478,6 +477,4 @@ def test_reopening_sources_while_another_thread_collects() -> None:
 
 @pytest.mark.whole
 def test_closed_connections_do_not_end_a_program_with_the_default_action_of_sigpipe() -> None:
-    done = run(command("processes/closed_connections"))
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"clear": 0, "encrypted": 0}
+    assert scene("processes/closed_connections") == {"clear": 0, "encrypted": 0}
