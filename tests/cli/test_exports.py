@@ -103,35 +103,39 @@ def test_accepted_exports_are_counted_without_a_message(protocol: str, stack: Ex
 
 
 @pytest.mark.parametrize("protocol", [GRPC, HTTP])
-def test_partial_success_is_one_sentence_and_a_count(protocol: str, stack: ExitStack) -> None:
-    answers = Answers(rejected=2, message="too old")
+@pytest.mark.parametrize(
+    ("answers", "said", "counts", "summary"),
+    [
+        (
+            Answers(rejected=2, message="too old"),
+            "URL rejects values: too old",
+            (2, 4, 0),
+            "URL rejected 4 values: too old",
+        ),
+        (
+            Answers(rejected=VALUES),
+            "URL rejects values: it gives no reason",
+            (0, 0, 2),
+            "no metrics were delivered to URL: 2 exports failed: all values were rejected",
+        ),
+        (
+            Answers(message="use a newer protocol"),
+            "URL accepts the values with a warning: use a newer protocol",
+            (2, 0, 0),
+            "",
+        ),
+    ],
+    ids=["part", "all", "warning"],
+)
+def test_answer_about_values_is_one_sentence_and_a_count(
+    protocol: str, answers: Answers, said: str, counts: tuple[int, int, int], summary: str, stack: ExitStack
+) -> None:
     program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
     program.export()
     program.export()
     (exports,) = program.exports
-    assert program.said == ["URL rejects values: too old"]
-    assert (exports.arrived, exports.rejected, exports.summary) == (2, 4, "URL rejected 4 values: too old")
-
-
-@pytest.mark.parametrize("protocol", [GRPC, HTTP])
-def test_rejection_of_all_values_is_a_failed_export(protocol: str, stack: ExitStack) -> None:
-    answers = Answers(rejected=VALUES)
-    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
-    program.export()
-    (exports,) = program.exports
-    assert program.said == ["URL rejects values: it gives no reason"]
-    assert (exports.arrived, exports.failed) == (0, 1)
-    assert exports.summary == "no metrics were delivered to URL: 1 export failed: all values were rejected"
-
-
-@pytest.mark.parametrize("protocol", [GRPC, HTTP])
-def test_warning_of_the_receiver_is_one_sentence(protocol: str, stack: ExitStack) -> None:
-    answers = Answers(message="use a newer protocol")
-    program = Program(stack, exporter(protocol, stack.enter_context(receiver(protocol, answers))))
-    program.export()
-    program.export()
-    assert program.said == ["URL accepts the values with a warning: use a newer protocol"]
-    assert program.exports[0].summary == ""
+    assert program.said == [said]
+    assert (exports.arrived, exports.rejected, exports.failed, exports.summary) == (*counts, summary)
 
 
 def test_messages_of_a_receiver_are_limited(stack: ExitStack) -> None:

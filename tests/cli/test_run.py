@@ -598,23 +598,21 @@ def test_instrumented_program_that_is_not_reported_reports_the_host(sink: Sink) 
     assert (agent.returncode, err.count("the program continues without being reported")) == (0, 1)
 
 
-def test_script_without_its_interpreter_is_not_called_missing(tmp_path: Path) -> None:
-    script = tmp_path / "train.sh"
-    script.write_text("#!/bin/sh\r\n")  # as Windows ends lines
-    script.chmod(0o755)
-    answer = run(around(str(script)), QUIET)
-    text = f"otel-hardware: {script} cannot be started: the interpreter in its first line does not exist\n"
-    assert (answer.returncode, answer.stderr) == (126, text)
-
-
-def test_program_for_another_c_library_is_not_called_a_script(tmp_path: Path) -> None:
-    """As one for glibc on Alpine."""
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"#!/bin/sh\r\n", "the interpreter in its first line does not exist"),  # as Windows ends lines
+        # as one for glibc on Alpine
+        (Path(sys.executable).read_bytes().replace(b"/ld-", b"/no-"), "its C library is not installed"),
+    ],
+    ids=["interpreter", "library"],
+)
+def test_program_that_lacks_something_is_not_called_missing(tmp_path: Path, content: bytes, reason: str) -> None:
     program = tmp_path / "train"
-    program.write_bytes(Path(sys.executable).read_bytes().replace(b"/ld-", b"/no-"))
+    program.write_bytes(content)
     program.chmod(0o755)
     answer = run(around(str(program)), QUIET)
-    text = f"otel-hardware: {program} cannot be started: its C library is not installed\n"
-    assert (answer.returncode, answer.stderr) == (126, text)
+    assert (answer.returncode, answer.stderr) == (126, f"otel-hardware: {program} cannot be started: {reason}\n")
 
 
 @pytest.mark.parametrize("flags", [["--include-metrics", "system.cpu.tim"], ["--sources", "gpu"]])

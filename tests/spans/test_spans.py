@@ -504,14 +504,9 @@ def test_processor_by_code_needs_no_metrics() -> None:
     """It also serves a child that is forked, which has no threads of ours."""
     program = """
 import os, time
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.instrumentation.hardware import HardwareSpanProcessor
-from tests.support.traces import threads, until
-memory = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(memory))
+from tests.support.traces import spans_in_memory, threads, until
+provider, memory = spans_in_memory()
 provider.add_span_processor(HardwareSpanProcessor(sources=["process"], sample_interval=0.1))
 tracer = provider.get_tracer("by code")
 def measured():
@@ -541,13 +536,9 @@ def test_log_handler_that_makes_spans_does_not_block_a_forked_child() -> None:
     """The start of the session of the child logs that a source is unknown."""
     program = """
 import logging, os, time
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
-memory = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(memory))
+from tests.support.traces import spans_in_memory
+provider, memory = spans_in_memory()
 tracer = provider.get_tracer("program")
 class Handler(logging.Handler):
     def emit(self, record):

@@ -1,4 +1,4 @@
-"""List our threads and open files in a process, and wait for conditions."""
+"""List our threads and open files in a process, keep its spans, and wait for conditions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 
 def threads() -> list[str]:
@@ -24,6 +29,17 @@ def descriptors() -> list[str]:
         if path.startswith(("/proc/", "/sys/")) and not path.endswith("/fd"):
             found.append(path)
     return sorted(found)
+
+
+def spans_in_memory() -> tuple[TracerProvider, InMemorySpanExporter]:
+    """Return a provider, and what keeps its spans."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return provider, exporter
 
 
 def until(condition: Callable[[], object], what: str) -> None:

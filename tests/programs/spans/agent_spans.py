@@ -18,10 +18,8 @@ import warnings
 from pathlib import Path
 from unittest.mock import Mock
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.support.relatives import agents
+from tests.support.traces import spans_in_memory
 from tests.tools.load import Constant, loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
@@ -37,9 +35,7 @@ agent._PAUSES = (6.0, 6.0)  # longer than values are extrapolated
 sources.SLOW = 0.1
 gpu = {**loaded(h100(0), Constant(always=0.25)), "ComputeRunningProcesses": listed((os.getpid(), 700 * MIB))}
 os.environ.update(FakeNvml(Path(sys.argv[1]), gpu).environment)
-exporter = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(exporter))
+provider, exporter = spans_in_memory()
 before = len(os.listdir("/proc/self/fd"))
 HardwareInstrumentor().instrument(**dict(word.split("=") for word in sys.argv[2:]))
 trace.set_tracer_provider(provider)

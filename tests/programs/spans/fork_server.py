@@ -11,9 +11,7 @@ import multiprocessing
 import os
 import time
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.traces import spans_in_memory
 
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
@@ -21,8 +19,7 @@ from opentelemetry.instrumentation.hardware import HardwareInstrumentor, Hardwar
 WAY = os.environ.get("WAY")
 
 if WAY:
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(InMemorySpanExporter()))
+    provider, _ = spans_in_memory()
     if WAY == "processor":
         provider.add_span_processor(HardwareSpanProcessor())
     else:

@@ -15,17 +15,13 @@ import threading
 import time
 import warnings
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.traces import spans_in_memory
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 logging.basicConfig(level=logging.INFO, format="%(process)d %(levelname)s %(message)s")
 warnings.simplefilter("ignore", DeprecationWarning)  # it forks beside threads
-exporter = InMemorySpanExporter()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(exporter))
+provider, exporter = spans_in_memory()
 HardwareInstrumentor().instrument(mode=sys.argv[2])
 tracer = provider.get_tracer("program")
 

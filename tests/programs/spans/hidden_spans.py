@@ -10,19 +10,15 @@ import sys
 import time
 from contextlib import ExitStack
 
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.traces import spans_in_memory
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
 with ExitStack() as stack:
     for file in sys.argv[2:]:
         stack.enter_context(open(file))
-    exporter = InMemorySpanExporter()
     HardwareInstrumentor().instrument(mode=sys.argv[1], nvidia_smi="off")
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    provider, exporter = spans_in_memory()
     time.sleep(3.0)
     with provider.get_tracer("program").start_as_current_span("work"):
         time.sleep(2.0)
