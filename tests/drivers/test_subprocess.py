@@ -17,7 +17,6 @@ import pytest
 from tests.support.children import PROGRAMS, lives, started
 from tests.support.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.child import LIMIT, Output
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -366,15 +365,6 @@ def test_tool_gets_a_path_without_the_current_folder(monkeypatch: pytest.MonkeyP
 def test_command_runs_without_a_shell(make_command: Callable[..., Command], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{DRIVERS}.child.SHELL", "/nowhere/sh")
     assert make_command("print('x')").run([], LONG).stdout == b"x\n"
-
-
-def test_drivers_keep_one_command_per_tool() -> None:
-    drivers, tool = Drivers(), Tool("sh")
-    assert drivers.command(tool) is drivers.command(Tool("sh"))
-    drivers.close()
-    assert drivers.command(tool).run(["-c", "echo x"], LONG).stdout == b"x\n", "usable after close"
-    with pytest.raises(Unavailable, match="no-such-tool is not installed"):
-        drivers.command(Tool("no-such-tool"))
 
 
 # -- the program that runs tools

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 
 import pytest
 from tests.support.children import scene
-from tests.support.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, nothing, one, values, warnings
+from tests.support.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, warnings
 from tests.support.waiting import wait_for
 
-from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Point, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import runner as source_runner
 from opentelemetry.instrumentation.hardware.pipeline import thread as reader_thread
 from opentelemetry.instrumentation.hardware.pipeline.clock import RunningClock
@@ -287,62 +287,6 @@ def test_running_clock_leaves_out_stops_only() -> None:
     wakes[0] = inf
     raw.now += 50.0
     assert clock() == pytest.approx(1163.4), "the thread hangs in its driver: the time counts"
-
-
-def test_hanging_source_is_reported_down_alone_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage(interval=2.0, expected=5.0, names=("player", "neighbour", "third"))
-    released = threading.Event()
-    stage.run(10.0, {5.0: nothing})
-
-    def hang(now: float) -> list[Point]:
-        assert released.wait(60.0), "the test did not release the source"
-        return [ENERGY(2)]
-
-    stage.player.read = hang
-    stage.players["neighbour"].read = lambda now: [ENERGY(now, {"part": "neighbour"})]
-    stage.players["third"].read = lambda now: []
-    hung, neighbour, third = stage.runners.values()
-    thread = stage.threads[0]
-    try:
-        stage.clock.now += 1.0  # nothing is due
-        thread.start()
-        request = thread.request()
-        wait_for(lambda: hung.busy_since is not None, 10, "reading that hangs")
-        begun = stage.clock.now
-        for after in (2.0, 4.0):
-            stage.clock.now = begun + after
-            neighbour.read()
-            third.read()
-            hung.warn_if_hanging(stage.clock.now)
-        assert stage.up() == {"player": 1, "neighbour": 1, "third": 1}
-        assert warnings(caplog) == []
-        for after in (7.0, 9.0, 30.0, 100.0):
-            stage.clock.now = begun + after
-            neighbour.read()
-            third.read()
-            for _ in range(3):
-                hung.warn_if_hanging(stage.clock.now)
-            snapshot = stage.collect()
-            assert stage.up() == {"player": 0, "neighbour": 1, "third": 1}
-            assert one(snapshot, ENERGY) == stage.clock.now, "another source is not up to date"
-            (problem,) = snapshot.problems
-            assert problem.source == "player"
-            assert f"{after:.0f} s" in problem.reason
-        (warning,) = warnings(caplog)
-        assert "Source player has not responded for 7 s" in warning
-        assert not request.is_set()
-        assert not thread.join(0.01)
-    finally:
-        released.set()
-    assert request.wait(10.0)
-    wait_for(lambda: hung.state is State.UP and hung.problem is None, 10, "recovery")
-    wait_for(lambda: "Source player has recovered" in infos(caplog), 10, "word of the recovery")
-    assert thread.request().wait(10.0)
-    assert stage.up()["player"] == 1
-    assert values(stage.collect(), ENERGY)[Series(ENERGY)] == 2
-    thread.stop()
-    assert thread.join(20.0)
-    assert (len(warnings(caplog)), len(infos(caplog))) == (1, 1)
 
 
 def together() -> Stage:
