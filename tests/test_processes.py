@@ -201,18 +201,6 @@ def test_ranks_of_a_launcher_that_is_not_instrumented_report_the_host_once(journ
     assert all("process.cpu.time" in export.names() for export in found)
 
 
-def test_ranks_of_a_launcher_do_not_report_the_host(journal: Path) -> None:
-    ranks = 2
-    outcome = children.run(children.command("processes/job", journal, "launch", ranks))
-    assert outcome.returncode == 0, outcome.stderr
-    launcher = int(outcome.stdout.split()[0])
-    found = exports(journal)
-    assert len({export.pid for export in found if "process.cpu.time" in export.names()}) == ranks + 1
-    assert reporters(found) == {launcher}
-    (key,) = {line.split()[1] for line in outcome.stdout.splitlines()}
-    assert f":{launcher}." in key
-
-
 def test_orphan_becomes_reporter(journal: Path) -> None:
     """Its parent, which was instrumented and reported the host, has ended."""
     with ExitStack() as stack:

@@ -1,15 +1,13 @@
-"""A program that instruments itself and exports to a journal, alone or with child processes.
+"""A program that instruments itself and exports to a journal.
 
 Usage: job.py JOURNAL alone           reports once and ends
        job.py JOURNAL wait            reports once more for each line of its standard input
-       job.py JOURNAL launch COUNT    reports, and so do COUNT ranks that it starts
        job.py JOURNAL again           reports once, then becomes `alone` by exec
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 from opentelemetry.metrics import set_meter_provider
@@ -17,7 +15,7 @@ from tests.support.journal import exports, provider
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 
-JOURNAL, ROLE, *REST = sys.argv[1:]
+JOURNAL, ROLE = sys.argv[1:]
 
 meters = provider(JOURNAL, 60)
 set_meter_provider(meters)
@@ -41,11 +39,6 @@ if ROLE == "wait":
     for _ in sys.stdin:
         report()
         print("reported", flush=True)
-elif ROLE == "launch":
-    ranks = [subprocess.Popen([sys.executable, __file__, JOURNAL, "alone"]) for _ in range(int(REST[0]))]
-    statuses = [rank.wait() for rank in ranks]
-    report()
-    sys.exit(max(statuses))
 elif ROLE == "again":
     assert exports(JOURNAL)
     os.execv(sys.executable, [sys.executable, __file__, JOURNAL, "alone"])
