@@ -92,14 +92,6 @@ def application() -> Iterator[Application]:
     made.provider.shutdown()
 
 
-def test_instrument_and_uninstrument_repeatedly(instrumentor: HardwareInstrumentor, application: Application) -> None:
-    for _ in range(4):
-        instrumentor.instrument(meter_provider=application.provider)
-        assert {"system.cpu.time", "process.cpu.time", "otel_hardware.source.up"} <= application.names()
-        instrumentor.uninstrument()
-        assert application.points() == []
-
-
 def test_uninstrument_leaves_no_thread_descriptor_child_or_variable(
     instrumentor: HardwareInstrumentor, application: Application, before: Left
 ) -> None:
@@ -518,16 +510,6 @@ class Vendor(Source):
 
     def read(self) -> Iterator[Point]:
         yield self.row(4)
-
-
-def test_recreated_metric_reuses_its_instrument(
-    instrumentor: HardwareInstrumentor, application: Application, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Vendor})
-    for _ in range(2):
-        instrumentor.instrument(meter_provider=application.provider)
-        assert [point.value for point in application.points() if point.name == "vendor.cards"] == [4]
-        instrumentor.uninstrument()
 
 
 class Turning(Vendor):

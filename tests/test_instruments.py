@@ -12,11 +12,9 @@ from typing import Any, cast
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
 from tests.support.journal import flatten
 from tests.support.stage import ENERGY, LEVEL, POWER, Stage, warnings
 
-from opentelemetry import trace
 from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
@@ -107,16 +105,6 @@ def test_metric_without_points_returns_nothing_and_begins_no_collection(program:
     assert len(program.collections) == 2
 
 
-def test_metric_that_is_read_later_is_exported_after_its_registration(program: Program) -> None:
-    late = Metric("test.late", Kind.GAUGE, "1", "Late.")
-    program.instruments.open(program.session())
-    program.stage.player.read = lambda now: [LEVEL(1), late(5)]
-    program.stage.run(5.0)
-    assert "test.late" not in program.exported(), "a callback created an instrument"
-    program.instruments.register(program.stage.collector.metrics())
-    assert program.exported()["test.late"] == 5
-
-
 def test_each_reader_thread_has_its_own_windows(program: Program) -> None:
     program.instruments.open(program.session())
     program.exported()
@@ -140,15 +128,6 @@ def test_constant_is_exported_to_the_last_digit_by_each_reader(program: Program)
     assert exported == [0.1] * (39 + 5)
 
 
-def test_closed_instruments_export_nothing(program: Program) -> None:
-    program.instruments.open(program.session())
-    assert program.exported()
-    program.instruments.close()
-    assert program.exported() == {}
-    program.instruments.open(program.session())
-    assert program.exported()["test.energy"] == 2
-
-
 def test_session_that_is_opened_during_a_collection_is_exported_from_the_next(program: Program) -> None:
     program.instruments.open(program.session())
     observe = program.instruments._observe
@@ -169,15 +148,6 @@ def test_failed_collection_is_empty_and_logged_once(program: Program, caplog: py
         assert program.exported() == {}
     (record,) = caplog.records
     assert "could not collect" in record.getMessage()
-
-
-def test_observations_do_not_carry_the_current_span(program: Program) -> None:
-    program.instruments.open(program.session())
-    with TracerProvider(shutdown_on_exit=False).get_tracer("application").start_as_current_span("request"):
-        contexts = [each.context for each in program.instruments._observe(POWER.key, None)]
-    assert contexts
-    assert [trace.get_current_span(each).get_span_context().is_valid for each in contexts] == [False] * len(contexts)
-    assert all(contexts), "the SDK replaces an empty context with the current one"
 
 
 def test_scraped_names_keep_their_case_and_colons(program: Program) -> None:

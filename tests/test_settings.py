@@ -303,13 +303,6 @@ def test_blank_variable_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
     assert warnings(caplog) == []
 
 
-def test_unknown_argument_warns_and_lists_the_settings(caplog: pytest.LogCaptureFixture) -> None:
-    assert Config.read({"interval": 5, "sample_interval": 5}, {}).interval == 5.0
-    (warning,) = warnings(caplog)
-    assert "interval" in warning
-    assert "sample_interval" in warning, "the settings are not listed"
-
-
 def test_read_leaves_the_options_of_the_caller_unchanged() -> None:
     options: dict[str, object] = {"sample_interval": 3, "other": 1}
     Config.read(options, {})
