@@ -173,28 +173,6 @@ def test_fresh_does_not_retry_absent_source(
     assert len(infos(caplog)) == 1
 
 
-def test_fresh_returns_while_a_source_hangs() -> None:
-    stage = Stage(interval=3600.0, expected=3600.0, names=("player", "neighbour"))
-    released = threading.Event()
-    ended: list[float] = []
-
-    def hang(now: float) -> list[Point]:
-        released.wait(60.0)
-        ended.append(now)
-        return []
-
-    with running(stage):
-        try:
-            wait_for(lambda: stage.up() == {"player": 1, "neighbour": 1}, 10, "first reading")
-            stage.player.read = hang
-            read_all(stage.threads, 0.01)
-            wait_for(lambda: len(stage.players["neighbour"].readings) == 2, 10, "fresh reading of the other source")
-            wait_for(lambda: stage.runner.busy_since is not None, 10, "reading that hangs")
-            assert ended == [], "read_now() waited until the reading ended"
-        finally:
-            released.set()
-
-
 def test_read_all_waits_at_most_its_limit_for_all_threads_together(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     waits: list[float] = []
