@@ -428,6 +428,10 @@ def test_unknown_source_leaves_the_others_selected(caplog: pytest.LogCaptureFixt
     [
         ("OTEL_PYTHON_HARDWARE_SAMPEL_INTERVAL", "did you mean OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL?"),
         ("OTEL_PYTHON_HARDWARE_SOURCE", "did you mean OTEL_PYTHON_HARDWARE_SOURCES?"),
+        ("OTEL_PYTHON_HARDWARE_OPENMETRICS_ENDPOINTS", "did you mean OTEL_PYTHON_HARDWARE_OPENMETRICS?"),  # as with W&B
+        ("OTEL_PYTHON_HARDWARE_OPENMETRICS_FILTER", "did you mean OTEL_PYTHON_HARDWARE_OPENMETRICS_FILTERS?"),
+        ("OTEL_PYTHON_HARDWARE_SPANS_ENABLED", "did you mean OTEL_PYTHON_HARDWARE_SPANS?"),
+        ("OTEL_PYTHON_HARDWARE_SPANS_MINIMUM", "did you mean OTEL_PYTHON_HARDWARE_SPANS_MIN_DURATION?"),
         ("otel_python_hardware_detail", "did you mean OTEL_PYTHON_HARDWARE_DETAIL?"),
         ("OTEL_PYTHON_HARDWARE_XYZZY", "'otel-hardware run --help-settings' lists all settings"),
     ],

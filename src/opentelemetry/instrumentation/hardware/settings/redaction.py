@@ -47,6 +47,8 @@ def printable(text: str) -> str:
 def did_you_mean(word: str, known: Iterable[str], otherwise: str, before: str = "") -> str:
     """Return a question about a misspelt word; another text if no known one is similar.
 
+    A word that continues a known one, as ``SPANS_ENABLED`` does, means that one, not ``SPANS_SHARES``.
+
     Args:
         word: The word.
         known: Those that it may mean.
@@ -56,7 +58,11 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str, before: str = 
     from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
 
     names = {name.lower(): name for name in known}
-    similar = get_close_matches(word.lower(), names, 1)
+    word = word.lower()
+    similar = get_close_matches(word, names, 1)
+    for base in [name for name in names if word.startswith(f"{name}_")]:
+        if not similar or not similar[0].startswith(word[: len(base) + 2]):
+            similar = [base]
     return f"did you mean {before}{names[similar[0]]}?" if similar else otherwise
 
 
