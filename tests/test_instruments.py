@@ -116,6 +116,19 @@ def test_each_reader_thread_has_its_own_windows(program: Program) -> None:
     assert shorter == [pytest.approx(5.5, abs=0.5)]
 
 
+def test_constant_is_exported_to_the_last_digit_by_each_reader(program: Program) -> None:
+    program.stage.player.read = lambda now: [POWER(0.1)]
+    program.instruments.open(program.session())
+    program.stage.run(2.5)
+    exported: list[float] = []
+    for window in range(1, 40):
+        program.stage.run(2.5 + 1.7 * window)
+        exported.append(program.exported()["test.power"])
+        if window % 7 == 0:
+            in_new_thread(lambda: exported.append(program.exported(1)["test.power"]))
+    assert exported == [0.1] * (39 + 5)
+
+
 def test_session_that_is_opened_during_a_collection_is_exported_from_the_next(program: Program) -> None:
     program.instruments.open(program.session())
     observe = program.instruments._observe

@@ -617,6 +617,14 @@ def test_first_delta_is_total_and_reset_is_negative(deltas: Bench, instrument: C
     assert sum(seen) == 10 + 5 + 2, "the deltas do not count from the start, or not after the reset"
 
 
+def test_counter_origin_follows_delta_temporality_preference(
+    deltas: Bench, instrument: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", "delta")
+    instrument(source("odd", [(SYSTEM_NETWORK_ERRORS, 1000, NONE)]), meter_provider=deltas.provider)
+    assert [point.value for point in deltas.ours() if point.name == "system.network.errors"] == [0]
+
+
 # -- The start time of a counter is its first collection, although the value is a total since boot: docs/metrics.md.
 
 

@@ -144,6 +144,31 @@ def test_one_reading_is_made_just_before_each_collection(interval: float, step: 
         assert len(readings) <= elapsed / interval + len(collections) + 2
 
 
+def test_two_readers_of_different_intervals_each_get_fresh_readings() -> None:
+    stage = Stage(interval=4.0, expected=60.0)
+    ages: dict[float, list[float]] = {5.0: [], 7.0: []}
+
+    def keep(found: list[float]) -> Callable[[Snapshot], None]:
+        return lambda snapshot: found.append(stage.clock.now - snapshot.read["player"])
+
+    stage.run(200.0, {step: keep(found) for step, found in ages.items()})
+    for step, found in ages.items():
+        learned = found[2:]
+        assert len(learned) > 20
+        assert max(learned) <= 0.1 + 1e-9, f"the reader of {step} s got a reading {max(learned)} s old"
+
+
+def test_interval_0_reads_only_when_a_collection_is_due() -> None:
+    stage = Stage(interval=0.0, expected=60.0)
+    ages: list[float] = []
+    stage.run(600.5, {60.0: lambda snapshot: ages.append(stage.clock.now - snapshot.read["player"])})
+    assert stage.player.readings[0] == stage.start
+    assert [stage.start + 60.0 * (number + 1) - at for number, at in enumerate(stage.player.readings[1:])] == (
+        pytest.approx([0.05] * 10)
+    )
+    assert ages == pytest.approx([0.05] * 10)
+
+
 def test_slow_source_is_read_in_last_quarter_before_collection() -> None:
     stage = Stage(interval=0.0, expected=10.0)
 
@@ -299,6 +324,14 @@ def test_flush_between_collections_includes_slow_readings() -> None:
     stage.run(120.5, {60.0: nothing})
     stage.run(165.0)
     assert one(stage.collect(60000), USERS) == 3
+
+
+def test_sampling_without_reader_slows_down_after_an_hour() -> None:
+    stage = Stage(interval=10.0, expected=10.0)
+    stage.run(10_000.0)
+    apart = [(after - before, before - stage.start) for before, after in pairwise(stage.player.readings)]
+    assert {round(gap) for gap, at in apart if at < 3580.0} == {10}
+    assert {round(gap) for gap, at in apart if at > 3620.0} == {30}
 
 
 @pytest.mark.parametrize("step", [300.0, 1000.0])
@@ -694,6 +727,18 @@ def test_source_that_was_open_once_is_retried_when_open_finds_nothing() -> None:
     stage.player.open, stage.player.read = lambda: None, lambda now: [POWER(1.0)]
     stage.run(100.0)
     assert stage.up() == {"player": 1}
+
+
+def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    stage.run(5.0)
+    stage.player.read = fail(Unavailable("unplugged"))
+    stage.run(10.0)
+    assert stage.up() == {"player": 0}
+    stage.player.read = lambda now: [POWER(1.0)]
+    stage.run(40.0)
+    assert stage.up() == {"player": 1}
+    assert len(warnings(caplog)) == 1
 
 
 def test_source_without_sample_before_collection_ignores_collections() -> None:

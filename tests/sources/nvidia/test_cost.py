@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.slow.benchmarks import fresh, gpu
-from tests.slow.benchmarks.gpu import GPUS
+from tests.slow.benchmarks.gpu import EVERYTHING, GPUS, SAMPLE
 from tests.tools import fake_nvml, need
 
 _SAMPLED = (
@@ -54,6 +54,12 @@ def test_each_nvml_call_is_made_once_per_reading_and_gpu(model: str, calls: Call
     gpm = {"EventSetWait": 1, "GpmMetricsGet": GPUS} if model == "h100" else {}
     assert sampled == _of_each(SAMPLED[model]) | gpm
     assert seldom == _of_each(SELDOM[model])
+
+
+def test_nvml_calls_per_gpu_are_bounded(model: str, calls: Calls) -> None:
+    sampled, seldom = (sum(each.values()) / GPUS for each in calls[model][0])
+    assert sampled <= SAMPLE
+    assert sampled + seldom <= EVERYTHING
 
 
 def test_process_lists_and_error_fields_are_read_every_ten_seconds_at_most(model: str, calls: Calls) -> None:
