@@ -54,7 +54,7 @@ _REFUSED = r"[^A-Za-z0-9_.\-/]"  # characters that the SDK does not accept in th
 # is not empty because the SDK would replace an empty one with the current context.
 _CONTEXT = set_value("scope", SCOPE, Context())
 
-# Metrics whose series end with a pod or a job.
+# Metrics with series that end with a pod or a job.
 _RENEWED = (HW_HOLDER_INFO.name, HW_HOLDER_MEMORY.name, HW_HOLDER_UTILIZATION.name)
 
 # Scopes of metrics that the program would not export without us.

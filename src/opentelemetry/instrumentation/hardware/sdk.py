@@ -54,7 +54,7 @@ def tracer_provider() -> Any:
 
 
 def exports_spans(provider: Any) -> bool:
-    """Whether spans of a TracerProvider may be seen by anybody: it has a processor, or is not the SDK's.
+    """Whether spans of a TracerProvider may be seen: it has a processor, or is not the SDK's.
 
     Nothing public says which processors a provider has.
     """
@@ -77,7 +77,7 @@ def exports_any_spans() -> bool:
 
 
 def exports(span: Span) -> bool:
-    """Whether anybody may see a span when it ends; see :func:`exports_spans`."""
+    """Whether a span may be seen when it ends; see :func:`exports_spans`."""
     return _has_others(getattr(span, "_span_processor", None))
 
 

@@ -413,7 +413,7 @@ _FIRST_SAMPLE = "since the first sample"
 _OF_DISKS = f"all disks, loop and RAM disks included, {_FIRST_SAMPLE} (W&B up to 0.17)"
 _OF_DISK = f"the block device of a configured path {_FIRST_SAMPLE} (W&B 0.21 and later)"
 _OF_INTERFACES = f"all interfaces, loopback included, {_FIRST_SAMPLE}"
-_PREFIX = "W&B also takes devices whose mount point is a mere prefix of the path as text"
+_PREFIX = "W&B also takes a device if the text of the path begins with its mount point"
 
 HOST: Final = (
     Key(
@@ -610,7 +610,7 @@ APPLE: Final = _each(
         (c.HW_POWER, c.HW_HOST_POWER), "",
     ),
     (
-        "gpu.{i}.powerPercent", "%", f"the same / {_APPLE_WATTS} W, whatever the chip",
+        "gpu.{i}.powerPercent", "%", f"the same / {_APPLE_WATTS} W, for every chip",
         lambda points, gpu: _percent(_apple_power(points, gpu), _APPLE_WATTS), (c.HW_POWER, c.HW_HOST_POWER), "",
     ),
 )  # fmt: skip

@@ -49,7 +49,7 @@ def match(
     """Return the conditions of a case that hold, None if no case does; and the signals without which none is decided.
 
     An unknown signal never counts as 0: a case that needs it is not decided. A condition that is known not to hold
-    decides its case, whatever else is unknown.
+    decides its case, also if other signals are unknown.
     """
     missing: dict[str, None] = {}
     is_decided = False

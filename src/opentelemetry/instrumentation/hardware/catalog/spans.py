@@ -28,7 +28,7 @@ SPAN_ENERGY: Final = SpanAttribute(
 SPAN_UNCERTAINTY: Final = SpanAttribute(
     "hw.uncertainty.energy",
     "J",
-    "Bound of the error of hw.energy. A span whose energy is below its bound has neither attribute.",
+    "Bound of the error of hw.energy. If the energy is below it, the span has neither attribute.",
 )
 SPAN_SHARE_ENERGY: Final = SpanAttribute(
     "hw.share.energy",

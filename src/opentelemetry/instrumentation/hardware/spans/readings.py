@@ -13,7 +13,7 @@ from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
 
 class Readings:
-    """What is read for spans: in this class nothing, for a process whose forked children have sessions of their own.
+    """What is read for spans: in this class nothing, for a process with forked children that have their own sessions.
 
     Attributes:
         config: The settings.

@@ -134,7 +134,7 @@ class Shares:
                 self._lock.release()
 
     def lose(self, span_id: int) -> None:
-        """Note that a span ended, and that nobody can have its share. No lock, no wait."""
+        """Note that a span ended and that its share is lost. No lock, no wait."""
         self._notes.append((self._clock(), span_id, None, _LOST))
 
     def forget(self, span_id: int, tokens: float = 0.0, is_kept: bool = True) -> None:

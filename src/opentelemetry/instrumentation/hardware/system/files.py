@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 if sys.platform != "win32":
     import resource
 
-# Bytes of one read. The kernel returns at most a page of a table such as mountinfo, whatever is requested.
+# Bytes of one read. The kernel returns at most a page of a table such as mountinfo, also if more is requested.
 _CHUNK = 1 << 16
 
 _BLOCK = 512  # bytes of a block in getrusage(2)

@@ -31,7 +31,7 @@ class Board:
 
     Attributes:
         readout: The newest readout; None before the first one.
-        page: The panel and the key of the row whose page is open, or None.
+        page: The panel and the key of the row with an open page, or None.
         text: Only processes with this text are shown.
         is_tree: Whether the processes are shown as a tree.
     """

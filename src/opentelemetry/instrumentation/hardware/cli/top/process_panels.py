@@ -158,7 +158,7 @@ def process_page(readout: Readout, history: History, pid: int, width: int, heigh
 
 
 def _devices(readout: Readout, rows: list[Process]) -> Iterator[Line]:
-    """Yield what it uses of each device. The energy is that of the device, whoever uses it."""
+    """Yield what it uses of each device. The energy is that of the device, also if other processes use it."""
     by_name = {device.name: device for device in readout.devices}
     for row in rows:
         device = by_name.get(row.device)

@@ -51,7 +51,7 @@ class GpuOutput(NamedTuple):
 
 
 def _documents(printed: bytes) -> Iterator[Any]:
-    """The JSON documents in the output, whatever is printed around them."""
+    """The JSON documents in the output, also between other text."""
     text = printed.decode("utf-8", "replace")
     decoder = json.JSONDecoder()
     end = 0

@@ -35,7 +35,7 @@ _JOB: Final = re.compile(r"([\w.@:\[\]-]{1,64})(?:\s+([0-9]{1,10}))?", re.ASCII)
 # A device by its index, as some device plugins name it.
 _NUMBER: Final = re.compile(r"(?:nvidia)?([0-9]{1,4})")
 
-# Beginnings of the names of resources whose devices may be named by index, and the source of their vendor.
+# Prefixes of the names of resources with devices that may be named by index, and the source of their vendor.
 _RESOURCES: Final = {"nvidia.com/": "nvidia", "amd.com/": "amd", "google.com/tpu": "tpu"}
 
 # Holders of a device in one state that are reported by name. All series of the agent are in one process's memory.

@@ -136,7 +136,7 @@ class Gpu(SysfsDevice):
     def _find_sensors(self) -> None:
         folder = hwmon_folder(self.files, self.card.folder, (self.card.driver,))
         if not folder:
-            why = "the GPU is part of the CPU, whose sensors include it" if self.is_integrated else self._no_sensors()
+            why = "the GPU is part of the CPU, and so are its sensors" if self.is_integrated else self._no_sensors()
             self.unsupported["hw.energy, hw.power, hw.temperature"] = why
             return
         self.often += present(self.files, folder, f.SENSORS)
