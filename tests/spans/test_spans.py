@@ -500,6 +500,27 @@ def test_method_that_another_package_wraps_meanwhile_stays_wrapped(
     HardwareInstrumentor().uninstrument()
 
 
+def test_end_that_a_processor_has_replaced_is_called(tracing: Tracing) -> None:
+    class Replacing(SpanProcessor):
+        def on_start(self, span: Any, parent_context: object = None) -> None:
+            end = span.end
+
+            def replacement() -> None:
+                span.set_attribute("program", 1)
+                end()
+
+            span.end = replacement
+
+    tracing.provider.add_span_processor(Replacing())
+    HardwareInstrumentor().instrument(sources=["process"])
+    try:
+        with global_provider(tracing.provider), tracing.tracer.start_as_current_span("span"):
+            pass
+    finally:
+        HardwareInstrumentor().uninstrument()
+    assert set(tracing.ended().attributes or {}) == {"program", CPU_TIME}
+
+
 def test_processor_by_code_needs_no_metrics() -> None:
     """It also serves a child that is forked, which has no threads of ours."""
     program = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.instrumentation.hardware.spans.operations import Operation
@@ -18,21 +19,29 @@ class OpenSpan:
         span: The span.
         cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
         pid: The process in which it started.
+        replaced: What a processor had set as the span's end before; None if it is the method of the class.
         operation: Name, kind and model of a span that is not recorded; None of a recorded one.
 
     Attributes:
         has_share: Whether a share of it has begun.
     """
 
-    __slots__ = ("_recorder", "_span", "cpu_time", "has_share", "operation", "pid")
+    __slots__ = ("_recorder", "_replaced", "_span", "cpu_time", "has_share", "operation", "pid")
 
     def __init__(
-        self, recorder: SpanRecorder, span: Any, cpu_time: float | None, pid: int, operation: Operation | None = None
+        self,
+        recorder: SpanRecorder,
+        span: Any,
+        cpu_time: float | None,
+        pid: int,
+        replaced: Callable[..., None] | None = None,
+        operation: Operation | None = None,
     ) -> None:
         self._recorder = recorder
         self._span = span
         self.cpu_time = cpu_time
         self.pid = pid
+        self._replaced = replaced
         self.operation = operation
         self.has_share = False
 
@@ -42,8 +51,11 @@ class OpenSpan:
         if span is None:  # another thread has ended it
             return
         self._span = None
-        try:  # noqa: SIM105 - suppress() takes half a microsecond
-            del span.end
+        try:
+            if self._replaced is None:
+                del span.end
+            else:
+                span.end = self._replaced
         except AttributeError:  # another thread ends it as well
             pass
         try:
@@ -51,7 +63,10 @@ class OpenSpan:
         except Exception as error:
             self._recorder.fail(error)
         finally:  # also after Ctrl-C
-            span.end(end_time)
+            if end_time is None:  # what replaced it may have no parameter
+                span.end()
+            else:
+                span.end(end_time)
 
     def __del__(self) -> None:
         span = getattr(self, "_span", None)  # a signal handler may have raised in __init__

@@ -144,7 +144,8 @@ class SpanRecorder:
     def begin(self, span: Span) -> None:
         """Begin to measure a recorded span. Never raises, never waits."""
         try:
-            if type(getattr(span.end, "__self__", None)) is OpenSpan:  # another recorder measures it
+            replaced = vars(span).get("end")
+            if type(getattr(replaced, "__self__", None)) is OpenSpan:  # another recorder measures it
                 return
             begin = span.start_time  # first, because the start of a session takes a while
             is_late = begin is None or time.time_ns() - begin >= _LATE
@@ -153,7 +154,7 @@ class SpanRecorder:
             session, shares = self._session, self._dividing
             if session is None:
                 return
-            opened = OpenSpan(self, span, None if is_late else time.process_time(), self._pid)
+            opened = OpenSpan(self, span, None if is_late else time.process_time(), self._pid, replaced)
             span.end = opened.end  # type: ignore[method-assign]
             if session.demand.begin(id(opened), time.monotonic()):
                 session.wake_for_spans()
@@ -174,7 +175,8 @@ class SpanRecorder:
             parent_id = get_current_span(context).get_span_context().span_id
             is_late = begin is not None and time.time_ns() - begin >= _LATE
             if not is_late and span_id != parent_id:  # else its tracer is disabled
-                span.end = OpenSpan(self, span, None, self._pid, (name, kind, (given or {}).get(c.REQUEST_MODEL))).end
+                operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
+                span.end = OpenSpan(self, span, None, self._pid, operation=operation).end
                 shares.begin(span_id, parent_id or None)
         except Exception as error:
             self.fail(error)
