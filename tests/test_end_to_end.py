@@ -256,6 +256,7 @@ OPTIONAL = {
     c.CONTAINER_CPU_THROTTLED_TIME: "no such limit",
     c.CONTAINER_CPU_PERIODS: "no such limit",
     c.CONTAINER_CPU_THROTTLED_PERIODS: "no such limit",
+    c.CONTAINER_MEMORY_OOM_KILLS: "not in a container",
     c.CONTAINER_PRESSURE_TIME: "not in a container, or cgroup version 1",
     c.HW_VOLTAGE: "not of these GPUs",
     c.HW_HOST_POWER: "reported on Macs",

@@ -91,6 +91,7 @@ class Ours:
             include_metrics=[
                 "system.cpu.load_average.*",
                 "system.disk.operation_time",
+                "system.network.linux.tcp.retransmits",
                 "system.network.packet.count",
                 "system.paging.operations",
             ],
@@ -174,6 +175,7 @@ NODE = {
     "node_network_receive_drop_total": of(c.SYSTEM_NETWORK_PACKET_DROPPED, interface("=receive")),
     "node_network_transmit_errs_total": of(c.SYSTEM_NETWORK_ERRORS, interface("=transmit")),
     "node_network_receive_errs_total": of(c.SYSTEM_NETWORK_ERRORS, interface("=receive")),
+    "node_netstat_Tcp_RetransSegs": of(c.SYSTEM_NETWORK_TCP_RETRANSMITS),
     "node_pressure_cpu_waiting_seconds_total": pressure("cpu", "some"),
     "node_pressure_memory_waiting_seconds_total": pressure("memory", "some"),
     "node_pressure_memory_stalled_seconds_total": pressure("memory", "full"),

@@ -224,7 +224,8 @@ def metal(tick: int, energy: bool = True, cores: int = 64) -> Fabricated:
         "/proc/net/dev": dev([*VIRTUAL[:1], *PORTS, *SLAVES, *VIRTUAL[1:]], tick),
         "/proc/net/sockstat": "sockets: used 900\nTCP: inuse 88 orphan 0 tw 19 alloc 120 mem 30\nUDP: inuse 9 mem 4\n",
         "/proc/net/sockstat6": "TCP6: inuse 12\nUDP6: inuse 5\nRAW6: inuse 0\n",
-        "/proc/net/snmp": "Tcp: RtoAlgorithm RtoMin CurrEstab InSegs\nTcp: 1 200 61 5000\nUdp: InDatagrams\nUdp: 3\n",
+        "/proc/net/snmp": "Tcp: RtoAlgorithm RtoMin CurrEstab InSegs RetransSegs\n"
+        f"Tcp: 1 200 61 5000 {700 + 4 * tick}\nUdp: InDatagrams\nUdp: 3\n",
         "/proc/filesystems": FILESYSTEMS,
         "/proc/{pid}/mountinfo": mountinfo(ROOT, DATA),
     }
@@ -347,6 +348,7 @@ def _group(folder: str, tick: int) -> Files:
         f"nr_throttled 12\nthrottled_usec {5_500_000 + 250_000 * tick}\n",
         f"{folder}/memory.current": f"{6_442_450_944 + 10_485_760 * tick}\n",
         f"{folder}/memory.stat": f"anon 4000000000\ninactive_file {1_288_490_188 + 4096 * tick}\nslab 1\n",
+        f"{folder}/memory.events": f"low 0\nhigh 0\nmax 31\noom 4\noom_kill {3 + tick}\noom_group_kill 0\n",
         f"{folder}/cpu.pressure": _stalled(8_000_000 + 400_000 * tick, 5_500_000 + 250_000 * tick),
         f"{folder}/memory.pressure": _stalled(30_000 * tick, 20_000 * tick),
         f"{folder}/io.pressure": _stalled(700_000, 600_000),
@@ -368,6 +370,7 @@ def kubernetes(tick: int) -> Fabricated:
         root + INNER + "/cpu.stat": f"usage_usec {9_000_000 + 1_000_000 * tick}\nnr_throttled 0\nthrottled_usec 0\n",
         root + INNER + "/memory.current": f"{1 * GIB}\n",
         root + INNER + "/memory.stat": "inactive_file 4096\n",
+        root + INNER + "/memory.events": "oom 0\noom_kill 0\n",
         **{f"{root}{INNER}/{resource}.pressure": _stalled(1, 1) for resource in ("cpu", "memory", "io")},
         "/proc/{pid}/cgroup": f"0::{INNER}\n",
         "/proc/{pid}/mountinfo": mountinfo(ROOT, CGROUP2),
@@ -410,6 +413,7 @@ def docker(tick: int) -> Fabricated:
         f"{memory}/memory.usage_in_bytes": f"{734_003_200 + 1_048_576 * tick}\n",
         f"{memory}/memory.limit_in_bytes": f"{2 * GIB}\n",
         f"{memory}/memory.stat": "cache 5\ninactive_file 7\ntotal_cache 300000000\ntotal_inactive_file 209715200\n",
+        f"{memory}/memory.oom_control": f"oom_kill_disable 0\nunder_oom 0\noom_kill {2 * tick}\n",
         f"{cpu}/cpuacct.usage": f"{98_765_432_100 + 2_000_000_000 * tick}\n",
         f"{cpu}/cpu.cfs_quota_us": "150000\n",
         f"{cpu}/cpu.cfs_period_us": "100000\n",

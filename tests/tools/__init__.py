@@ -177,6 +177,8 @@ PYTHON = Recipe(
     needs="python3",
 )
 
+WANDB = replace(PYTHON, folder="wandb", what=("wandb==0.31.0",))  # its dependencies conflict with the others
+
 # Builds of Python for several systems. That for Linux is the one that uv installs, built with a C library of 2012.
 _UNPACK = SOURCES / "unpack.sh"
 _PYTHONS = "github.com/kluctl/go-embed-python@v0.0.0-3.11.11-20241219-1"
@@ -252,6 +254,11 @@ def kube_apiserver() -> Path:
 def python_tools() -> Path:
     """Return a Python with the packages of `PYTHON`, to be started with `-m`."""
     return _made(PYTHON)
+
+
+def wandb() -> Path:
+    """Return a Python with W&B's package."""
+    return _made(WANDB)
 
 
 def standalone_python() -> Path:

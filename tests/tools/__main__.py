@@ -22,6 +22,7 @@ from tests.tools import (
     STANDALONE,
     VICTORIAMETRICS,
     VIEWER,
+    WANDB,
     WINDOWS,
     Missing,
     build,
@@ -30,7 +31,7 @@ from tests.tools import (
 )
 
 # What the suite needs, and what only a slow run needs, which is built if it is named.
-SUITE = (OTELCOL, JAEGER, VIEWER, VICTORIAMETRICS, HELM, PYTHON, STANDALONE, WINDOWS)
+SUITE = (OTELCOL, JAEGER, VIEWER, VICTORIAMETRICS, HELM, PYTHON, STANDALONE, WANDB, WINDOWS)
 SLOW = (KUBERNETES,)
 
 

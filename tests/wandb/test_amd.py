@@ -35,7 +35,9 @@ def expected(**by_key: float) -> dict[str, float]:
 def test_wandb_keys_of_sysfs() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu]) | {f"{gpu.folder}/pp_mclk_od": "5\n"}
-    assert keys(Equipped(files)) == expected(
+    found = keys(Equipped(files))
+    assert found.pop("gpu.0.energyJoules") > 0, "of the power, since the first sample"
+    assert found == expected(
         g0_gpu=42.0,
         g0_memoryAllocated=15.9541,
         g0_memoryReadWriteActivity=12.0,
@@ -56,6 +58,7 @@ def test_wandb_keys_of_rocm_5() -> None:
         g0_memoryAllocated=0.016,  # W&B prints the activity, 0
         g0_memoryReadWriteActivity=0.0,
         g0_temp=43.0,
+        g0_energyJoules=960231690.5447,
         g0_powerWatts=89.0,
         g0_powerPercent=15.8929,
         g1_gpu=0.0,
@@ -66,7 +69,9 @@ def test_wandb_keys_of_rocm_5() -> None:
 
 
 def test_wandb_keys_of_rocm_6() -> None:
-    assert keys_of_rocm_smi(json.dumps(rocm("6.1", 0)).encode()) == expected(
+    found = keys_of_rocm_smi(json.dumps(rocm("6.1", 0)).encode())
+    assert found.pop("gpu.0.energyJoules") > 0, "of the power, since the first sample"
+    assert found == expected(
         g0_gpu=10.0,
         g0_memoryAllocated=0.016,  # W&B prints rocm-smi's percent, 15, which this document made up
         g0_memoryReadWriteActivity=12.0,

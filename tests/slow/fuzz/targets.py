@@ -365,6 +365,7 @@ _READS: Final[tuple[tuple[str, Callable[[LinuxMachine], object]], ...]] = (
     ("/proc/net/route", LinuxMachine._default_interfaces),
     ("/proc/net/sockstat", LinuxMachine.connections),
     ("/proc/net/snmp", LinuxMachine.connections),
+    ("/proc/net/snmp", LinuxMachine.tcp_retransmits),
     ("/proc/pressure/io", LinuxMachine.pressure),
     ("/proc/{pid}/mountinfo", LinuxMachine.mounts),
     ("/proc/{pid}/mountinfo", lambda machine: machine.mount("/data/x")),

@@ -67,6 +67,7 @@ def _usage(folder: str, throttled: int, used: int, cpus: str, memory: str) -> di
         f"{folder}/cpu.max": f"{cpus} 100000\n",
         f"{folder}/memory.current": f"{used * GIB}\n",
         f"{folder}/memory.stat": f"inactive_file {GIB // 2}\n",
+        f"{folder}/memory.events": f"oom 1\noom_kill {used}\n",
         f"{folder}/memory.max": f"{memory}\n",
     }
 
@@ -114,6 +115,7 @@ def test_usage_and_throttling_are_of_the_group_with_the_limit(
     )
     assert tuple(value(found, metric) for metric in metrics) == expected
     assert value(found, c.CONTAINER_MEMORY_WORKING_SET) == expected[-1] - GIB // 2
+    assert value(found, c.CONTAINER_MEMORY_OOM_KILLS) == expected[-1] // GIB
     assert value(found, c.CONTAINER_CPU_PERIODS) == 100 * expected[1]
     assert value(found, c.CONTAINER_CPU_THROTTLED_PERIODS) == 20 * expected[1]
 
@@ -141,6 +143,7 @@ def test_cgroup_v1_usage_and_throttling_are_of_the_group_with_the_limit(accounti
         f"{cpuacct}{accounting}/cpuacct.usage": "30000000000\n",
         f"{memory}{SLICE}/memory.limit_in_bytes": f"{9 * GIB}\n",
         f"{memory}{SLICE}/memory.usage_in_bytes": f"{8 * GIB}\n",
+        f"{memory}{SLICE}/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 6\n",
         f"{memory}{JOB}/memory.limit_in_bytes": "9223372036854771712\n",
         f"{memory}{JOB}/memory.usage_in_bytes": f"{1 * GIB}\n",
     }
@@ -153,6 +156,7 @@ def test_cgroup_v1_usage_and_throttling_are_of_the_group_with_the_limit(accounti
     assert value(found, c.CONTAINER_CPU_TIME) == seconds
     assert value(found, c.CONTAINER_MEMORY_LIMIT) == 9 * GIB
     assert value(found, c.CONTAINER_MEMORY_USAGE) == 8 * GIB
+    assert value(found, c.CONTAINER_MEMORY_OOM_KILLS) == 6
 
 
 def test_counters_continue_when_another_group_limits_the_process() -> None:
@@ -251,7 +255,9 @@ def test_working_set_is_not_negative() -> None:
         assert value(often(container), c.CONTAINER_MEMORY_WORKING_SET) == 0
 
 
-@pytest.mark.parametrize(("path", "lost"), [("/cpu.stat", 4), ("/memory.current", 3), ("/memory.stat", 2)])
+@pytest.mark.parametrize(
+    ("path", "lost"), [("/cpu.stat", 4), ("/memory.current", 3), ("/memory.stat", 2), ("/memory.events", 1)]
+)
 @pytest.mark.parametrize("text", [None, "", "nonsense\n", "nonsense more than that\n"])
 def test_unreadable_group_file_loses_only_its_metrics(path: str, lost: int, text: str | None) -> None:
     machine = kubernetes(0)

@@ -409,6 +409,13 @@ def test_diskstats_line_with_few_columns_is_ignored(columns: int) -> None:
     assert found == {"sda"}
 
 
+def test_retransmits_are_those_of_the_kernel() -> None:
+    machine = metal(2)
+    assert value(_read(machine), c.SYSTEM_NETWORK_TCP_RETRANSMITS) == 708
+    machine.tree.files["/proc/net/snmp"] = "Tcp: RtoAlgorithm RtoMin\nTcp: 1 200\n"
+    assert series_of(_read(machine), c.SYSTEM_NETWORK_TCP_RETRANSMITS) == {}
+
+
 def test_udp_connections_without_ipv6() -> None:
     machine, udp = metal(0), {c.NETWORK_TRANSPORT: "udp"}
     assert value(_read(machine), c.SYSTEM_NETWORK_CONNECTION_COUNT, udp) == 9 + 5

@@ -86,11 +86,11 @@ class Points:
     def all(self, metric: Metric) -> Iterable[tuple[Number, Attributes]]:
         return self._values.get(metric, ())
 
-    def increase(self, metric: Metric, attribute: str, attributes: Attributes) -> dict[str, Number]:
-        """The increase of a counter since the first sample, by the value of an attribute."""
+    def increase(self, metric: Metric, attribute: str = "", attributes: Attributes = NONE) -> dict[str, Number]:
+        """The increase of a counter since the first sample, by the value of an attribute; "" if it has none."""
         before = {Series(metric, labels): value for value, labels in self._first.get(metric, ())}
         return {
-            str(labels[attribute]): value - before[Series(metric, labels)]
+            str(labels.get(attribute, "")): value - before[Series(metric, labels)]
             for value, labels in self.all(metric)
             if attributes.items() <= labels.items() and Series(metric, labels) in before
         }
@@ -199,8 +199,8 @@ def _series(metric: Metric, attributes: Attributes = NONE, factor: float = 1) ->
     return lambda points, device: _times(points.get(metric, attributes, device), factor)
 
 
-def _rate(metric: Metric, attributes: Attributes, factor: float) -> OfDevice:
-    return lambda points, device: _times(points.rate(metric, attributes, device), factor)
+def _rate(metric: Metric, attributes: Attributes) -> OfDevice:
+    return lambda points, device: points.rate(metric, attributes, device)
 
 
 def _cpu(points: Points) -> float | None:
@@ -279,7 +279,15 @@ def _disk_total(points: Points, direction: str) -> float | None:
 
 def _network(points: Points, direction: str) -> Number | None:
     found = points.increase(c.SYSTEM_NETWORK_IO, c.INTERFACE, {c.NETWORK_DIRECTION: direction})
-    return sum(found.values()) if found else None
+    sizes = [size for name, size in found.items() if not re.match("lo[0-9]*$|Loopback", name)]
+    return sum(sizes) if sizes else None
+
+
+def _throttled(points: Points) -> Number | None:
+    throttled, periods = (
+        points.rate(metric, NONE, "") for metric in (c.CONTAINER_CPU_THROTTLED_PERIODS, c.CONTAINER_CPU_PERIODS)
+    )
+    return _percent(throttled, periods)
 
 
 def _share(part: Metric, whole: Metric, attributes: Attributes = NONE) -> OfDevice:
@@ -412,7 +420,9 @@ def _tpus(points: Points) -> dict[int, str]:
 _FIRST_SAMPLE = "since the first sample"
 _OF_DISKS = f"all disks, loop and RAM disks included, {_FIRST_SAMPLE} (W&B up to 0.17)"
 _OF_DISK = f"the block device of a configured path {_FIRST_SAMPLE} (W&B 0.21 and later)"
-_OF_INTERFACES = f"all interfaces, loopback included, {_FIRST_SAMPLE}"
+_OF_INTERFACES = f"all interfaces but loopback {_FIRST_SAMPLE} (W&B up to 0.30: with loopback)"
+_MEMBERS = "W&B also leaves out the interfaces of a bond or a bridge"
+_NEW = "(W&B 0.31 and later)"
 _PREFIX = "W&B also takes a device if the text of the path begins with its mount point"
 
 HOST: Final = (
@@ -420,7 +430,7 @@ HOST: Final = (
         "cpu", "%", "CPU time of the process / elapsed time, divided by the CPU limit of its cgroup or its CPU "
         "affinity; without both by the number of physical cores", _cpu,
         (c.PROCESS_CPU_UTILIZATION, c.PROCESS_CPU_LIMIT, c.SYSTEM_CPU_PHYSICAL_COUNT),
-        "W&B since 0.16 takes the mean over the life of the process",
+        "W&B 0.16 to 0.30 takes the mean over the life of the process",
     ),
     Key(
         "cpu.{i}.cpu_percent", "%", "time of a logical CPU that was neither idle nor iowait / all its time", _cpus,
@@ -472,9 +482,23 @@ HOST: Final = (
     Key("disk.{device}.out", "MiB", f"bytes written to {_OF_DISK}", lambda points: _disks(points, "write"),
         (c.SYSTEM_DISK_IO, c.SYSTEM_FILESYSTEM_USAGE), _PREFIX),
     Key("network.sent", "bytes", f"bytes sent by {_OF_INTERFACES}", lambda points: _network(points, "transmit"),
-        (c.SYSTEM_NETWORK_IO,)),
+        (c.SYSTEM_NETWORK_IO,), _MEMBERS),
     Key("network.recv", "bytes", f"bytes received by {_OF_INTERFACES}", lambda points: _network(points, "receive"),
-        (c.SYSTEM_NETWORK_IO,)),
+        (c.SYSTEM_NETWORK_IO,), _MEMBERS),
+    Key(
+        "network.tcpRetransmits", "segments", f"TCP segments that were sent again, {_FIRST_SAMPLE} {_NEW}",
+        lambda points: points.increase(c.SYSTEM_NETWORK_TCP_RETRANSMITS).get(""), (c.SYSTEM_NETWORK_TCP_RETRANSMITS,),
+    ),
+    Key(
+        "proc.cpu.throttledPercent", "%", "periods of the CPU limit of the cgroup in which it was throttled / all "
+        f"periods, since the previous row {_NEW}", _throttled,
+        (c.CONTAINER_CPU_THROTTLED_PERIODS, c.CONTAINER_CPU_PERIODS),
+    ),
+    Key(
+        "proc.memory.oomKills", "processes", f"processes of the cgroup that were killed for lack of memory, "
+        f"{_FIRST_SAMPLE} {_NEW}", lambda points: points.increase(c.CONTAINER_MEMORY_OOM_KILLS).get(""),
+        (c.CONTAINER_MEMORY_OOM_KILLS,),
+    ),
 )  # fmt: skip
 
 _GENERAL, _BY_MEMORY = {c.GPU_TASK: "general"}, {c.GPU_TASK: "memory"}
@@ -504,7 +528,9 @@ _OF_PROCESSES = (
 
 _CORRECTED = "corrected errors of the device memory since the driver was loaded"
 _NVLINK = "W&B takes GPM's rate; this is the increase of the driver's counter"
-_MIBS = "MiB per second despite the name"
+_PCIE = "W&B also has the driver's reading of 20 ms for GPUs without GPM"
+_PER_SECOND = "since the previous row (W&B up to 0.30: in MiB/s)"
+_ENERGY = f"energy since the driver was loaded; without a counter of the driver {_FIRST_SAMPLE} {_NEW}"
 
 
 def _errors(name: str, kind: str, formula: str) -> Row:
@@ -513,7 +539,7 @@ def _errors(name: str, kind: str, formula: str) -> Row:
 
 def _link(name: str, kind: str, direction: str, formula: str, close: str = "") -> Row:
     attributes = {c.GPU_LINK: kind, c.NETWORK_DIRECTION: direction}
-    return f"gpu.{{i}}.{name}", "MiB/s", formula, _rate(c.HW_GPU_IO, attributes, 1 / _MIB), (c.HW_GPU_IO,), close
+    return f"gpu.{{i}}.{name}", "bytes/s", formula, _rate(c.HW_GPU_IO, attributes), (c.HW_GPU_IO,), close
 
 
 NVIDIA: Final = (
@@ -528,6 +554,7 @@ NVIDIA: Final = (
                 ("graphicsClock", "graphics", "graphics clock"),
             )
         ),
+        _row("gpu.{i}.energyJoules", "J", _ENERGY, c.HW_ENERGY),
         _errors("correctedMemoryErrors", "corrected", _CORRECTED),
         _errors("unCorrectedMemoryErrors", "uncorrected", f"un{_CORRECTED}"),
         _errors(
@@ -549,10 +576,10 @@ NVIDIA: Final = (
             )
         ),
         _row("gpu.{i}.smOccupancy", "%", "SM occupancy (GPM)", c.HW_GPU_SM_OCCUPANCY, factor=100),
-        _link("pcieTxBytes", "pcie", "transmit", f"sent over PCIe (GPM); {_MIBS}"),
-        _link("pcieRxBytes", "pcie", "receive", f"received over PCIe (GPM); {_MIBS}"),
-        _link("nvlinkTxBytes", "nvlink", "transmit", f"sent over all NVLinks; {_MIBS}", _NVLINK),
-        _link("nvlinkRxBytes", "nvlink", "receive", f"received over all NVLinks; {_MIBS}", _NVLINK),
+        _link("pcieTxBytes", "pcie", "transmit", f"sent over PCIe (GPM) {_PER_SECOND}", _PCIE),
+        _link("pcieRxBytes", "pcie", "receive", f"received over PCIe (GPM) {_PER_SECOND}", _PCIE),
+        _link("nvlinkTxBytes", "nvlink", "transmit", f"sent over all NVLinks {_PER_SECOND}", _NVLINK),
+        _link("nvlinkRxBytes", "nvlink", "receive", f"received over all NVLinks {_PER_SECOND}", _NVLINK),
     ),
     *_each(
         lambda points: {index: gpu for index, gpu in points.gpus("NVIDIA").items() if gpu in points.used},
@@ -576,7 +603,7 @@ AMD: Final = _each(
         "them, the share of time in which memory was read or written",
         _first(_MEMORY_SHARE, _series(c.HW_GPU_UTILIZATION, _BY_MEMORY, 100)),
         (*_MEMORY_METRICS, c.HW_GPU_UTILIZATION),
-        "W&B takes the whole percent of rocm-smi, of ROCm 5 `GPU memory use (%)`, which is the activity",
+        "W&B up to 0.30 takes the whole percent of rocm-smi, of ROCm 5 `GPU memory use (%)`, which is the activity",
     ),
     _row(
         "gpu.{i}.memoryReadWriteActivity", "%", "share of the time in which memory was read or written",
@@ -584,6 +611,7 @@ AMD: Final = _each(
     ),
     _row("gpu.{i}.memoryOverDrive", "%", "overdrive of the memory clock", c.HW_GPU_MEMORY_OVERDRIVE_RATIO, factor=100),
     _row("gpu.{i}.temp", "°C", "temperature of the memory", c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: "memory"}),
+    _row("gpu.{i}.energyJoules", "J", _ENERGY, c.HW_ENERGY),
     _row("gpu.{i}.powerWatts", "W", "power", c.HW_POWER),
     ("gpu.{i}.powerPercent", "%", "power / power limit", _POWER_SHARE, _POWER_METRICS, ""),
 )  # fmt: skip

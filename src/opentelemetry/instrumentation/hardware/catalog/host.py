@@ -197,6 +197,12 @@ SYSTEM_NETWORK_ERRORS = counter(
     "Transmit and receive errors of an interface.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
 )
+SYSTEM_NETWORK_TCP_RETRANSMITS = counter(
+    "system.network.linux.tcp.retransmits", "{segment}", (),
+    "TCP segments that were sent again because no acknowledgement came: packets are lost, or late.",
+    source="/proc/net/snmp: RetransSegs, of the network namespace",
+    opt_in="request", standard=False,
+)
 SYSTEM_NETWORK_CONNECTION_COUNT = updown(
     "system.network.connection.count", "{connection}", (NETWORK_TRANSPORT, CONNECTION_STATE),
     "Sockets by transport and state, from the kernel's totals.",
@@ -243,6 +249,12 @@ CONTAINER_MEMORY_AVAILABLE = updown(
     "container.memory.available", "By", (),
     "Memory limit minus working set: what is left before processes are killed. Absent without a limit.",
     source="container.memory.limit minus container.memory.working_set, at least 0",
+)
+CONTAINER_MEMORY_OOM_KILLS = counter(
+    "container.memory.linux.oom_kills", "{process}", (),
+    "Processes killed in the cgroup with the lowest memory limit, and in those below it, because memory was exhausted.",
+    source="cgroup v2 memory.events: oom_kill; v1 memory.oom_control: oom_kill, of that cgroup only",
+    standard=False,
 )
 CONTAINER_MEMORY_LIMIT = updown(
     "container.memory.limit", "By", (),

@@ -39,6 +39,7 @@ class Container(Source):
             (c.CONTAINER_CPU_THROTTLED_PERIODS, cgroup.throttled_periods),
             (c.CONTAINER_MEMORY_USAGE, cgroup.memory),
             (c.CONTAINER_MEMORY_WORKING_SET, cgroup.working_set),
+            (c.CONTAINER_MEMORY_OOM_KILLS, cgroup.oom_kills),
         )
         if cgroup.memory_limit is not None and cgroup.working_set is not None:
             yield self._series[c.CONTAINER_MEMORY_AVAILABLE](max(0, cgroup.memory_limit - cgroup.working_set))

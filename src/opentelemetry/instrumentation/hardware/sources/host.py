@@ -120,6 +120,10 @@ class Host(Source):
         wanted = self.context.config.interfaces
         for name, interface in self._machine.interfaces(wanted, self._all_devices and wanted is None).items():
             yield from self._interfaces.points(name, interface)
+        if self._wants[c.SYSTEM_NETWORK_TCP_RETRANSMITS]:
+            retransmits = self._machine.tcp_retransmits()
+            if retransmits is not None:
+                yield self._series[c.SYSTEM_NETWORK_TCP_RETRANSMITS](retransmits)
         if self._wants[c.SYSTEM_PRESSURE_TIME]:
             for (resource, kind), seconds in self._machine.pressure().items():
                 which = (c.PRESSURE_RESOURCE, resource, c.PRESSURE_KIND, kind)

@@ -80,6 +80,7 @@ class Cgroup:
         self._cpu_limit = self._memory_limit = _Limit(None, 0)
         self._stalled: dict[tuple[str, str], _Counter] = {}
         self._time, self._throttled, self._periods, self._throttled_periods = (_Counter() for _ in range(4))
+        self._oom_kills = _Counter()
 
     def refresh(self) -> None:
         """Find the groups and read their limits again: a process can move, and a running container can be resized."""
@@ -109,6 +110,7 @@ class Cgroup:
         return CgroupUsage(
             cpu_time=self._cpu_time(level, stat),
             **self._throttling(level, stat),
+            oom_kills=self._killed(self._memory_limit.level),
             memory=used,
             working_set=working_set,
             cpu_limit=cpus,
@@ -202,6 +204,12 @@ class Cgroup:
         stat = self._read_at(self._memory, level, "memory.stat")
         reclaimable = _entry(stat, b"total_inactive_file" if is_v1 else b"inactive_file")
         return used, None if used is None or reclaimable is None else max(0, used - reclaimable)
+
+    def _killed(self, level: int) -> float | None:
+        """Processes of the group ``level`` levels above the process's own, and of those below it, that were killed."""
+        file = "memory.events" if self._memory.version == 2 else "memory.oom_control"
+        killed = _entry(self._read_at(self._memory, level, file), b"oom_kill")
+        return self._oom_kills.read(self._memory.folder(level), killed)
 
     def _read_at(self, hierarchy: _Hierarchy, level: int, file: str) -> bytes:
         """The content of a file of the group ``level`` levels above the process's own; empty if it cannot be read."""

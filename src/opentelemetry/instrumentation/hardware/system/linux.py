@@ -154,14 +154,17 @@ class LinuxMachine:
         ipv4, ipv6 = (procfs.sockstat(self._read(f"/proc/net/{name}")) for name in ("sockstat", "sockstat6"))
         counts: dict[tuple[str, str], int] = {}
         if "TCP" in ipv4:
-            established = procfs.established(self._read("/proc/net/snmp"))
-            if established is not None:
-                counts["tcp", "established"] = established
+            established = procfs.tcp(self._read("/proc/net/snmp"))
+            if "CurrEstab" in established:
+                counts["tcp", "established"] = established["CurrEstab"]
             if "tw" in ipv4["TCP"]:
                 counts["tcp", "time_wait"] = ipv4["TCP"]["tw"]
         if "inuse" in ipv4.get("UDP", {}):
             counts["udp", ""] = ipv4["UDP"]["inuse"] + ipv6.get("UDP6", {}).get("inuse", 0)
         return counts
+
+    def tcp_retransmits(self) -> int | None:
+        return procfs.tcp(self._read("/proc/net/snmp")).get("RetransSegs")
 
     # -- the rest of the host
 

@@ -75,7 +75,7 @@ class ProcessLimits(NamedTuple):
 
 
 class CgroupUsage(NamedTuple):
-    """Usage and limits of a process's cgroup, in seconds, periods, bytes and CPUs.
+    """Usage and limits of a process's cgroup, in seconds, periods, processes, bytes and CPUs.
 
     The counters do not jump if another group limits the process. ``pressure`` has the seconds of stall by resource and
     kind (``some``, ``full``).
@@ -85,6 +85,7 @@ class CgroupUsage(NamedTuple):
     throttled: float | None
     periods: float | None
     throttled_periods: float | None
+    oom_kills: float | None
     memory: int | None
     working_set: int | None
     cpu_limit: float | None

@@ -144,12 +144,10 @@ def sockstat(text: bytes) -> dict[str, dict[str, int]]:
     return counts
 
 
-def established(text: bytes) -> int | None:
-    """``/proc/net/snmp``: established TCP connections."""
-    tcp = [line.split() for line in lines(text) if line.startswith(b"Tcp:")]
-    if len(tcp) != 2 or b"CurrEstab" not in tcp[0]:
-        return None
-    return int(tcp[1][tcp[0].index(b"CurrEstab")])
+def tcp(text: bytes) -> Mapping[str, int]:
+    """``/proc/net/snmp``: the numbers of TCP by name."""
+    rows = [line.decode().split()[1:] for line in lines(text) if line.startswith(b"Tcp:")]
+    return dict(zip(rows[0], map(int, rows[1]))) if len(rows) == 2 else {}
 
 
 def pressure(text: bytes) -> Mapping[str, float]:

@@ -142,6 +142,10 @@ class PsutilMachine:
         """The number of sockets by transport and state."""
         return {}
 
+    def tcp_retransmits(self) -> int | None:
+        """TCP segments that were sent again since boot."""
+        return None
+
     def process_states(self) -> Mapping[str, int]:
         """The number of processes by state."""
         return {}
