@@ -73,6 +73,12 @@ def utilization(*texts: Sequence[str], seconds: float = 10.0) -> dict[str, float
         ),
         pytest.param(fdinfo("xe", 1, ADDRESS, total_vram0="7 MiB"), None, {}, id="memory that is not resident"),
         pytest.param(
+            fdinfo("amdxdna", 1, ADDRESS, total_memory="7 MiB", shared_memory=0), 7 << 20, {}, id="size of all buffers"
+        ),
+        pytest.param(
+            fdinfo("panthor", 1, ADDRESS, resident_memory="3 MiB", total_memory="7 MiB"), 3 << 20, {}, id="both sizes"
+        ),
+        pytest.param(
             fdinfo("xe", 1, ADDRESS, resident_vram0=4096, resident_vram1="1 MiB"), 4096 + (1 << 20), {}, id="tiles"
         ),
     ],

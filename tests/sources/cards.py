@@ -194,7 +194,8 @@ def ryzen(tick: int) -> Fabricated:
     folder = f"{ACCEL}/accel0/device"
     uevent = "DRIVER=amdxdna\nPCI_CLASS=118000\nPCI_ID=1022:17F0\nPCI_SLOT_NAME=0000:c4:00.1\n"
     files = below(folder, {"uevent": uevent, "fw_version": "1.0.0.63", "accel/accel0/dev": "261:0"})
-    engine = {"engine_npu-amdxdna": f"{tick * 2_500_000_000} ns", "memory_memory": "64 MiB"}
+    engine = {"engine_npu-amdxdna": f"{tick * 2_500_000_000} ns"}
+    engine |= {"total_memory": "64 MiB", "shared_memory": "0", "active_memory": "0"}
     text = fdinfo("amdxdna_accel_driver", 2, "0000:c4:00.1", **engine)
     return at(tick, HOST | files | program() | opened(STRANGER, 6, "/dev/accel/accel0", text))
 

@@ -84,15 +84,21 @@ class Client(NamedTuple):
         driver: The kernel driver of the device.
         address: The PCI address of the device; "" if it is on no PCI bus.
         id: Its number, which is unique for the device.
-        memory: Bytes of the GPU's memory that it has, or of the host's if the GPU has none; None if unknown.
+        regions: Bytes that it has by kind of memory: ``vram``, ``gtt``.
         engines: By name.
     """
 
     driver: str
     address: str
     id: str
-    memory: int | None
+    regions: Mapping[str, int]
     engines: Mapping[str, Engine]
+
+    @property
+    def memory(self) -> int | None:
+        """Bytes of the GPU's memory that it has, or of the host's if the GPU has none; None if unknown."""
+        own = [size for region, size in self.regions.items() if region.startswith(("vram", "local"))]
+        return sum(own or self.regions.values()) if self.regions else None
 
 
 class Held(NamedTuple):
@@ -117,19 +123,18 @@ def parse(text: bytes) -> Client | None:
     number, driver, address = (lines.get(key, b"").decode(errors="replace") for key in ("client-id", "driver", "pdev"))
     if not (driver and re.fullmatch("[0-9]{1,20}", number) and _WORD.fullmatch(driver) and _WORD.fullmatch(address)):
         return None
-    return Client(driver, address.lower(), number, _memory(lines), _engines(lines))
+    return Client(driver, address.lower(), number, _regions(lines), _engines(lines))
 
 
-def _memory(lines: Mapping[str, bytes]) -> int | None:
-    """Return the bytes that are resident on the device; for a device without memory of its own, in that of the host."""
+def _regions(lines: Mapping[str, bytes]) -> dict[str, int]:
+    """Return the resident bytes by kind of memory. Of amdxdna only the size of all buffers is known."""
     regions: dict[str, int] = {}
-    for beginning in ("memory-", "resident-"):  # the newer name has precedence
+    for beginning in ("total-memory", "memory-", "resident-"):  # the later name has precedence
         for key, value in lines.items():
             size = _SIZE.fullmatch(value) if key.startswith(beginning) else None
             if size:
-                regions[key.removeprefix(beginning)] = int(size[1]) * _UNITS[size[2]]
-    own = {region: size for region, size in regions.items() if region.startswith(("vram", "local"))}
-    return sum((own or regions).values()) if regions else None
+                regions[key.partition("-")[2]] = int(size[1]) * _UNITS[size[2]]
+    return regions
 
 
 def _engines(lines: Mapping[str, bytes]) -> dict[str, Engine]:
