@@ -130,6 +130,19 @@ def test_zero_temperature_and_zero_power_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("gpu", "metric"),
+    [
+        pytest.param(Gpu(rpm=0xFFFF), c.HW_FAN_SPEED, id="speed of a fan that is unknown or absent"),
+        pytest.param(Gpu(power=1_000), c.HW_POWER, id="power of Picasso"),
+        pytest.param(Gpu(power=12_000), c.HW_POWER, id="power of Granite Ridge"),
+        pytest.param(Gpu(instant=12_000), c.HW_POWER_INSTANT, id="power at the moment"),
+    ],
+)
+def test_number_that_stands_for_an_unknown_value_is_none(gpu: Gpu, metric: Metric) -> None:
+    assert not values(read(amdsysfs.machine([gpu])), metric)
+
+
+@pytest.mark.parametrize(
     ("pwm", "largest", "ratio"),
     [
         pytest.param(102, "255\n", ["0.4"], id="255 as amdgpu has it"),

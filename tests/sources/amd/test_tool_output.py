@@ -81,6 +81,12 @@ def test_first_plausible_value_of_several_keys_counts() -> None:
     assert [*gpu.values.values()] == ["N/A"], "the reason is that of the first key"
 
 
+@pytest.mark.parametrize("text", ["0.001", "0.014"])
+def test_power_of_a_few_milliwatts_is_unknown(text: str) -> None:
+    (gpu,) = rocm_smi_gpus({0: {"Current Socket Graphics Package Power (W)": text, "GPU use (%)": "3"}})
+    assert [*plausible(gpu).values()] == [0.03]
+
+
 # -- recorded output
 
 # Values of the cards in base units, by the tool's key.

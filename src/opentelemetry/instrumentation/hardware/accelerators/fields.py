@@ -71,7 +71,7 @@ _RANGES: Final[Mapping[Metric, tuple[float, float]]] = {
     c.HW_NPU_MEMORY_LIMIT: (1, 1 << 50),
     c.HW_GPU_FREQUENCY_LIMIT: (1, 50e9),
     c.HW_GPU_PERFORMANCE_STATE: (0, 15),
-    c.HW_FAN_SPEED: (0, 100_000),
+    c.HW_FAN_SPEED: (0, (1 << 16) - 2),  # all ones: amdgpu does not know it
     c.HW_FAN_SPEED_RATIO: (0, 2),
 }
 _RANGES_BY_UNIT: Final[Mapping[str, tuple[float, float]]] = {

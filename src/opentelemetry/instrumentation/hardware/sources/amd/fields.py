@@ -28,14 +28,17 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import PCIE_GENER
 
 _COUNT = (1 << 32) - 2  # all ones stands for a count that is not available
 
+# Watts of a GPU that is awake. For some that are part of a CPU, the driver reports a few mW.
+_LEAST_POWER = 0.1
+
 # -- files of amdgpu
 
 UTILIZATION: Final = utilization("general")
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
-POWER: Final = power("µW")
+POWER: Final = power("µW", least=_LEAST_POWER)
 OVERDRIVE: Final = Field(c.HW_GPU_MEMORY_OVERDRIVE_RATIO, unit="%")
-POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW")
+POWER_INSTANT: Final = Field(c.HW_POWER_INSTANT, unit="µW", least=_LEAST_POWER)
 
 # Files of a card that are sampled.
 SYSFS: Final[Mapping[str, Field]] = {
@@ -135,9 +138,9 @@ AMD_SMI: Final[Mapping[str, Field]] = {
         for name, sensor in {"edge": "edge", "hotspot": "junction", "vram": "memory", "mem": "memory"}.items()
         for word, limit in {"slowdown": "high.degraded", "shutdown": "high.critical"}.items()
     },
-    "power/socket_power": power(),
-    "power/current_socket_power": power(),
-    "power/average_socket_power": power(),
+    "power/socket_power": power(least=_LEAST_POWER),
+    "power/current_socket_power": power(least=_LEAST_POWER),
+    "power/average_socket_power": power(least=_LEAST_POWER),
     "limit/ppt0/socket_power_limit": power_limit("enforced"),
     "limit/socket_power": power_limit("enforced"),
     "limit/current_power": power_limit("enforced"),
@@ -194,9 +197,9 @@ ROCM_SMI: Final[Mapping[str, Field]] = {
             **{f"HBM {stack}": f"hbm{stack}" for stack in range(4)},
         }.items()
     },
-    "Current Socket Graphics Package Power (W)": power(),
-    "Average Graphics Package Power (W)": power(),
-    "Socket Graphics Package Power (W)": power(),
+    "Current Socket Graphics Package Power (W)": power(least=_LEAST_POWER),
+    "Average Graphics Package Power (W)": power(least=_LEAST_POWER),
+    "Socket Graphics Package Power (W)": power(least=_LEAST_POWER),
     "Max Graphics Package Power (W)": power_limit("enforced"),
     "Energy counter": Field(c.HW_ENERGY, unit=(1, 1 << 16), least=1e-6),
     **{
