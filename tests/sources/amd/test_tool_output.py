@@ -87,6 +87,14 @@ def test_power_of_a_few_milliwatts_is_unknown(text: str) -> None:
     assert [*plausible(gpu).values()] == [0.03]
 
 
+def test_engines_of_all_partitions_count() -> None:
+    """amd-smi of ROCm 7 lists them in the entry of the first partition."""
+    busy = {"xcp_0": [{"value": 20, "unit": "%"}, "N/A"], "xcp_1": [{"value": 40, "unit": "%"}, "N/A"], "xcp_2": "N/A"}
+    metric = parse_amd_smi(json.dumps({"gpu_data": [{"gpu": 0, "usage": {"vcn_busy": busy}}]}).encode())
+    (gpu,) = amd_smi_gpus(metric, {})
+    assert plausible(gpu) == {AMD_SMI["usage/vcn_activity"].series: 0.3}
+
+
 # -- recorded output
 
 # Values of the cards in base units, by the tool's key.

@@ -123,10 +123,10 @@ SPAN_METRICS: Final = frozenset({ENERGY, *(GPU_METRICS[reason] for reason in THR
 AMD_SMI: Final[Mapping[str, Field]] = {
     "usage/gfx_activity": utilization("general"),
     "usage/umc_activity": utilization("memory"),
-    "usage/vcn_busy/xcp_0": utilization("video"),
+    "usage/vcn_busy": utilization("video"),
     "usage/vcn_activity": utilization("video"),
     "usage/mm_activity": utilization("video"),
-    "usage/jpeg_busy/xcp_0": utilization("jpeg"),
+    "usage/jpeg_busy": utilization("jpeg"),
     "usage/jpeg_activity": utilization("jpeg"),
     "mem_usage/total_vram": memory_total("MiB|MB"),
     "mem_usage/used_vram": memory_used("MiB|MB", least=1),

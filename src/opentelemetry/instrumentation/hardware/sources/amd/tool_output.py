@@ -89,12 +89,17 @@ def parse_amd_smi(printed: bytes) -> dict[int, dict[str, str]]:
 
 
 def _leaves(part: Mapping[str, Any], path: str = "", depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Every value with its path, as text with its unit; of a list of engines the mean."""
+    """Every value with its path, as text with its unit; of a list of engines, also of several partitions, the mean."""
     for name, value in part.items():
         if isinstance(value, list):
             yield f"{path}{name}", _mean(value)
         elif not isinstance(value, dict):
             yield f"{path}{name}", _text(value)
+        elif value and all(part.startswith("xcp_") for part in value):
+            yield (
+                f"{path}{name}",
+                _mean([engine for part in value.values() if isinstance(part, list) for engine in part]),
+            )
         elif set(value) == {"value", "unit"}:
             yield f"{path}{name}", f"{_text(value['value'])} {_text(value['unit'])}".strip()
         elif depth < _MAX_DEPTH:
