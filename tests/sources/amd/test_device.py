@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from errno import EBUSY, EIO, ENODEV, ENOENT, EPERM
@@ -140,6 +141,50 @@ def test_zero_temperature_and_zero_power_are_dropped() -> None:
 )
 def test_number_that_stands_for_an_unknown_value_is_none(gpu: Gpu, metric: Metric) -> None:
     assert not values(read(amdsysfs.machine([gpu])), metric)
+
+
+def integrated(form: int = 3, **changes: Any) -> Gpu:
+    """The GPU of a CPU, which has 512 MiB of its own and 64 GiB of the host's memory (GTT)."""
+    size = {2: 120, 3: 264}[form]
+    metrics = struct.pack("<HBB", size, form, {2: 1, 3: 0}[form]) + b"\xff" * (size - 4)
+    return Gpu(device="1586", used=400 << 20, total=512 << 20, metrics=metrics, **changes)
+
+
+def with_gtt(gpu: Gpu, used: str | OSError = f"{30 << 30}\n") -> Files:
+    sizes: Files = {f"{gpu.folder}/mem_info_gtt_total": f"{64 << 30}\n", f"{gpu.folder}/mem_info_gtt_used": used}
+    return amdsysfs.machine([gpu]) | sizes
+
+
+@pytest.mark.parametrize("form", [2, 3])
+def test_memory_of_an_integrated_gpu_is_its_own_and_what_it_has_of_the_host(form: int) -> None:
+    """The kernel gives ROCm memory of the larger part, and graphics that of both."""
+    files = with_gtt(integrated(form))
+    found = read(files)
+    assert values(found, c.HW_GPU_MEMORY_USAGE) == [(400 << 20) + (30 << 30)]
+    assert values(found, c.HW_GPU_MEMORY_LIMIT) == [(512 << 20) + (64 << 30)]
+    with in_rank(Equipped(files), is_reporter=False) as source:
+        assert values(for_spans(source), c.HW_GPU_MEMORY_USAGE) == [(400 << 20) + (30 << 30)]
+
+
+@pytest.mark.parametrize("used", [OSError(EIO, "Input/output error"), "N/A\n", ""])
+def test_memory_of_an_integrated_gpu_is_unknown_if_a_part_is(used: str | OSError) -> None:
+    found = read(with_gtt(integrated(), used))
+    assert not values(found, c.HW_GPU_MEMORY_USAGE)
+    assert values(found, c.HW_GPU_UTILIZATION)
+
+
+@pytest.mark.parametrize("gpu", [Gpu(metrics=table(3)), Gpu(device="74A0", metrics=table(6))], ids=["card", "MI300A"])
+def test_memory_of_other_gpus_is_their_own(gpu: Gpu) -> None:
+    found = read(with_gtt(gpu))
+    assert values(found, c.HW_GPU_MEMORY_USAGE) == [gpu.used]
+    assert values(found, c.HW_GPU_MEMORY_LIMIT) == [gpu.total]
+
+
+def test_type_is_known_from_a_table_of_unknown_revision() -> None:
+    """Vega 20 has revision 1.0, also with new kernels."""
+    found = read(amdsysfs.machine([Gpu(metrics=struct.pack("<HBB", 80, 1, 0) + bytes(76))]))
+    (info,) = series_of(found, c.HW_GPU_INFO)
+    assert info.attributes[c.GPU_TYPE] == "discrete"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.sources.amd.test_device import plain
+from tests.sources.amd.test_device import integrated, plain
 from tests.sources.machines import STRANGER
 from tests.sources.radeons import Equipped, by_amd_smi, mi300x
 from tests.sources.reading import all_of, opened, series_of
@@ -63,3 +63,14 @@ def test_fdinfo_memory_is_read_from_old_and_new_keys(lines: str, memory: int | N
     assert memory_of(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
         {} if memory is None else {"0000:63:00.0": memory}
     )
+
+
+@pytest.mark.parametrize(("allocated", "memory"), [("0\n", 25_005 << 20), (f"{30_000 << 20}\n", 30_000 << 20)])
+def test_memory_of_the_host_counts_on_an_integrated_gpu(allocated: str, memory: int) -> None:
+    """A model is in GTT. KFD may count it as memory of the GPU, so it is not added twice."""
+    gpu = integrated(unique=None)
+    lines = "drm-memory-vram:\t5120 KiB\ndrm-memory-gtt:\t25600000 KiB\ndrm-memory-cpu:\t8 KiB\n"
+    head = f"drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t{gpu.bdf}\n"
+    opens = {f"/proc/{STRANGER}/fd/7": "/dev/dri/renderD128", f"/proc/{STRANGER}/fdinfo/7": head + lines}
+    opens |= {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": allocated}
+    assert memory_of(Equipped(amdsysfs.machine([gpu]) | opens)) == {gpu.bdf: memory}

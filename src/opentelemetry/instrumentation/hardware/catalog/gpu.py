@@ -73,14 +73,15 @@ HW_GPU_MEMORY_USAGE = updown(
     "hw.gpu.memory.usage", "By", HW_DEVICE,
     "GPU memory in use, without memory reserved by the driver where the driver reports it separately.",
     source="nvmlDeviceGetMemoryInfo_v2: used; older drivers nvmlDeviceGetMemoryInfo; NVIDIA GPUs that use the host's "
-    "memory: sum of their processes; amdgpu: mem_info_vram_used; Apple: In use system memory of the I/O registry; "
-    "xe, where the kernel has it: vram*/used_bytes",
+    "memory: sum of their processes; amdgpu: mem_info_vram_used, of a GPU that is part of a CPU with "
+    "mem_info_gtt_used; Apple: In use system memory of the I/O registry; xe, where the kernel has it: vram*/used_bytes",
 )
 HW_GPU_MEMORY_LIMIT = updown(
     "hw.gpu.memory.limit", "By", HW_DEVICE,
     "Total memory of the GPU.",
     source="nvmlDeviceGetMemoryInfo_v2: total; NVIDIA GPUs that use the host's memory: its size; amdgpu: "
-    "mem_info_vram_total; xe, where the kernel has it: vram*/total_bytes",
+    "mem_info_vram_total, of a GPU that is part of a CPU with mem_info_gtt_total; xe, where the kernel has it: "
+    "vram*/total_bytes",
 )
 HW_GPU_MEMORY_UTILIZATION = gauge(
     "hw.gpu.memory.utilization", "1", HW_DEVICE,

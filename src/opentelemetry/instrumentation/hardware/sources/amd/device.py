@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import (
 )
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.amd import fields as f
-from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics, revision
+from opentelemetry.instrumentation.hardware.sources.amd.gpu_metrics import GpuMetrics
 from opentelemetry.instrumentation.hardware.sources.amd.topology import chip_number
 from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_or_empty, read_text
 
@@ -45,12 +45,16 @@ class Gpu(SysfsDevice):
 
     Args:
         taken: The ids in use.
+
+    Attributes:
+        shares_memory: Whether it is part of a CPU, and uses memory of the host (GTT) like the part reserved for it.
     """
 
     def __init__(self, files: Files, card: Card, index: int, taken: set[str]) -> None:
         super().__init__(files, card, index)
         self._taken = taken
         self._is_identified = False
+        self.shares_memory = False
         self._table = ""
         self._metrics, self._span_metrics = GpuMetrics(), GpuMetrics()
         self._ras: list[str] = []
@@ -82,9 +86,9 @@ class Gpu(SysfsDevice):
 
     def _describe(self, table: bytes) -> None:
         files, folder = self.files, self.card.folder
-        kind = None
-        with suppress(ValueError):
-            kind = "integrated" if revision(table)[0] > 1 or self.card.device in _MI300A else "discrete"
+        form = table[2] if len(table) > 3 else 0
+        self.shares_memory = form in (2, 3)
+        is_integrated = self.shares_memory or self.card.device in _MI300A
         version = fact(files, "/sys/module/amdgpu/version", ".{1,100}")
         facts = {
             c.HW_VENDOR: "AMD",
@@ -93,7 +97,7 @@ class Gpu(SysfsDevice):
             c.HW_DRIVER_VERSION: version or fact(files, "/proc/sys/kernel/osrelease", ".{1,100}"),
             c.HW_FIRMWARE_VERSION: fact(files, f"{folder}/vbios_version", "[0-9A-Za-z._-]{1,64}"),
             c.PCI_BDF: self.card.address,
-            c.GPU_TYPE: kind,
+            c.GPU_TYPE: "integrated" if is_integrated else "discrete" if form == 1 else None,
             c.GPU_INDEX: self.index,
         }
         self.facts = known(facts)
@@ -121,7 +125,10 @@ class Gpu(SysfsDevice):
             if self._table and not content:  # it is busy, and may have a counter
                 self.counters.add(f.ENERGY.series)
             self._describe(content)
-        self.often += present(self.files, folder, f.SYSFS)
+        for file in present(self.files, folder, f.SYSFS):
+            shared = file.path.replace("mem_info_vram", "mem_info_gtt")
+            is_part = self.shares_memory and shared != file.path and self.files.exists(shared)
+            self.often.append(file._replace(extract=partial(self._with_shared, path=shared)) if is_part else file)
         for file in present(self.files, folder, f.SYSFS_SLOW):
             self.slow.append(file._replace(extract=highest_clock) if "pp_dpm" in file.path else file)
         sensors = hwmon_folder(self.files, folder, ("amdgpu",))
@@ -131,6 +138,12 @@ class Gpu(SysfsDevice):
             raise DeviceFailed("it has none of the expected files")
         names = sorted(names_or_empty(self.files, f"{folder}/ras"))
         self._ras = [f"{folder}/ras/{name}" for name in names if name.endswith("_err_count")]
+
+    def _with_shared(self, size: bytes, path: str) -> object:
+        """Add what the GPU has of the host's memory to the size of its own."""
+        both = size.strip(), self.files.read(path).strip()
+        known = all(re.fullmatch(b"[0-9]{1,20}", each) for each in both)
+        return sum(map(int, both)) if known else b" + ".join(both)
 
     def _find_sensors(self, folder: str) -> None:
         """Find the files of the sensors, which have labels."""

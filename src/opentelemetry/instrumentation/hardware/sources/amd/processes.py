@@ -46,6 +46,9 @@ class RocmDriver(AcceleratorDriver):
             if gpu.trouble or not (gpu in clients or gpu.address in allocated):
                 continue
             values = {**clients.get(gpu, {})}
+            if MEMORY["gpu"] in values and self.shares_memory(gpu):
+                regions = [held.client.regions for held in self._clients.found[gpu.address].values()]
+                values[MEMORY["gpu"]] = sum(each.get("vram", 0) + each.get("gtt", 0) for each in regions)
             if gpu.address in allocated:  # it may be counted for a client too, so they are not added
                 size = values.get(MEMORY["gpu"], 0)
                 assert isinstance(size, int)
@@ -53,6 +56,10 @@ class RocmDriver(AcceleratorDriver):
             if self._uses_queues:
                 values.pop(UTILIZATION["general"], None)
             yield gpu, values
+
+    def shares_memory(self, gpu: Device) -> bool:
+        """Whether the GPU uses memory of the host (GTT) like its own."""
+        return False
 
     def holders(self) -> Iterator[tuple[Device, Holders]]:
         """Yield the processes of ROCm, also those of other users and containers, with their memory of each GPU."""
