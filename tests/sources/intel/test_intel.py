@@ -51,6 +51,26 @@ def test_power_is_unknown_if_the_second_reading_follows_at_once() -> None:
         assert value(all_of(source), c.HW_POWER, {**ARC, c.HW_TYPE: "gpu"}) == 150
 
 
+@pytest.mark.parametrize(
+    ("changes", "watts"),
+    [
+        pytest.param({}, 190, id="sustained"),
+        pytest.param({"power1_max": ""}, 230, id="only that for bursts, as a B60 has it"),
+        pytest.param({"power1_max": "0\n"}, 230, id="sustained is off"),
+        pytest.param({"power1_max": "", "power1_cap": "0\n"}, None, id="none"),
+    ],
+)
+def test_power_limit_is_the_sustained_one_or_else_that_for_bursts(changes: dict[str, str], watts: int | None) -> None:
+    drivers = arc(0)
+    drivers.tree.files |= {f"{CARD}/hwmon/hwmon5/{name}": text for name, text in changes.items()}
+    with opened("intel", drivers, STRANGER) as source:
+        limits = {
+            series.attributes[c.HW_LIMIT_TYPE]: each
+            for series, each in series_of(all_of(source), c.HW_POWER_LIMIT).items()
+        }
+    assert limits == ({} if watts is None else {"enforced": watts})
+
+
 @pytest.mark.parametrize("text", ["", "-1\n", "n/a\n", "9" * 40, "\udcff"])
 def test_garbage_of_a_counter_is_no_utilization(text: str) -> None:
     drivers = arc(0)

@@ -54,7 +54,7 @@ HW_POWER_LIMIT = gauge(
     "Power limit of a component: enforced now, default, or the maximum that can be set.",
     source="nvmlDeviceGetEnforcedPowerLimit, nvmlDeviceGetPowerManagementLimitConstraints (max), "
     "nvmlDeviceGetPowerManagementDefaultLimit; amdgpu: hwmon power1_cap, power1_cap_max, power1_cap_default; "
-    "i915, xe: hwmon power1_max (enforced), power1_rated_max (default)",
+    "i915, xe: hwmon power1_max, else power1_cap (enforced), power1_rated_max (default)",
     standard=False,
 )
 HW_POWER_UTILIZATION = gauge(

@@ -148,7 +148,8 @@ class Gpu(SysfsDevice):
         if self._energy:
             channel = self._energy.rpartition("/energy")[2][0]
             limits = {f"power{channel}_{name}": field for name, field in f.POWER_LIMITS.items()}
-            self.slow += [file for file in present(self.files, folder, limits) if file.read_plausible(self.files)]
+            known = [file for file in present(self.files, folder, limits) if file.read_plausible(self.files)]
+            self.slow += {file.field: file for file in reversed(known)}.values()
         if not any("/temp" in file.path for file in self.often):
             self.unsupported["hw.temperature"] = self._no_sensors()
 

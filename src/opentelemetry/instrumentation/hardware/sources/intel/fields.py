@@ -37,7 +37,7 @@ ENERGY: Final = Field(c.HW_ENERGY, unit=(1, 10**6))
 POWER: Final = power(least=0)  # the growth of a counter, which has steps
 
 POWER_LIMITS: Final[Mapping[str, Field]] = {
-    "max": power_limit("enforced", "µW"),  # 0: there is none
+    **dict.fromkeys(("max", "cap"), power_limit("enforced", "µW")),  # sustained, else for bursts; 0: there is none
     "rated_max": power_limit("default", "µW"),
 }
 
@@ -91,6 +91,7 @@ MODELS: Final[Mapping[str, str]] = {
     "E20C": "Arc B570",
     "E211": "Arc Pro B60",
     "E212": "Arc Pro B50",
+    "E223": "Arc Pro B70",
     "56C0": "Data Center GPU Flex 170",
     "56C1": "Data Center GPU Flex 140",
     "0BD5": "Data Center GPU Max 1550",
