@@ -58,6 +58,24 @@ def test_utilization_is_the_sum_of_all_processes(story: Any, metric: Any, task: 
     assert source.unsupported == []
 
 
+@pytest.mark.parametrize(
+    ("profiling", "reason"),
+    [
+        ("0\n", f"after you write 2 to {DRM}/card1/device/profiling"),
+        ("1\n", "after you write 2 to"),  # cycles only
+        ("3\n", "second reading"),
+        (None, "second reading"),  # older kernels always count
+    ],
+)
+def test_counters_that_are_off_by_default_are_the_reason(profiling: str | None, reason: str) -> None:
+    drivers = board(0)
+    if profiling is not None:
+        drivers.tree.files[f"{DRM}/card1/device/profiling"] = profiling
+    source = agent(drivers)
+    all_of(source)
+    assert reason in source.unsupported[0]
+
+
 def test_unused_gpu_has_a_utilization_of_zero() -> None:
     drivers = board(0)
     tree = drivers.tree

@@ -9,13 +9,16 @@ from opentelemetry.instrumentation.hardware.accelerators.drm import DrmDriver
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.sources.drm.device import DrmDevice, Gpu, Npu
 from opentelemetry.instrumentation.hardware.sources.drm.fields import NPU_BUSY
-from opentelemetry.instrumentation.hardware.system.files import Files
+from opentelemetry.instrumentation.hardware.system.files import Files, read_integer
 
 # Names of drivers in the files of processes, where they differ from the bus.
 _NAMES: Final = ("msm", "amdxdna_accel_driver")
 
 # Drivers that list the memory of a process, but not its time.
 _UNTIMED: Final = ("nouveau",)
+
+# By driver, what turns on its counters of time, which are off by default.
+_PROFILING: Final = {"panfrost": 1, "panthor": 2}
 
 _EACH: Final = "the time of each process only"
 
@@ -52,8 +55,12 @@ class Kernel(DrmDriver):
             if counts or device.trouble or device.is_suspended or (isinstance(device, DrmDevice) and device.shared):
                 continue
             hidden = self.everybody.hidden
+            path, mode = f"{device.card.folder}/profiling", _PROFILING.get(device.card.driver, 0)
+            profiling = read_integer(self._files, path)
             if device.card.driver in _UNTIMED:
                 why = f"{device.card.driver} reports none"
+            elif mode and profiling is not None and not profiling & mode:
+                why = f"{device.card.driver} counts the time only after you write {mode} to {path}"
             elif not self._source.context.all_processes:
                 why = f"{device.card.driver} counts {_EACH}; otel-hardware run, as root, adds them up"
             elif hidden:
