@@ -95,3 +95,20 @@ def test_firmware_without_heartbeat_fails_and_comes_back() -> None:
 def test_variable_selects_by_number_and_address(text: str, ids: list[str]) -> None:
     devices = [FoundDevice(0, "a", address="0000:01:00.0"), FoundDevice(1, "b", address="0000:02:00.0")]
     assert sorted(RULE.select({"TT_VISIBLE_DEVICES": text}, devices).ids) == ids
+
+
+def test_power_of_kilowatts_is_unknown() -> None:
+    """tt-kmd 2.7.0-rc1 reports some kW, kV and millions of revolutions for a Blackhole card."""
+    drivers = workstation(0)
+    folder = f"{TT}/tenstorrent!0/device/hwmon/hwmon4"
+    drivers.tree.files |= {
+        f"{folder}/power1_input": "4063297000\n",
+        f"{folder}/in0_input": "3211313\n",
+        f"{folder}/fan1_input": "2744786\n",
+    }
+    with opened("tenstorrent", drivers, STRANGER) as source:
+        found = all_of(source)
+    for metric in (c.HW_POWER, c.HW_VOLTAGE, c.HW_FAN_SPEED):
+        ids = {str(series.attributes[c.HW_ID]).partition("/")[0] for series in series_of(found, metric)}
+        assert FIRST[c.HW_ID] not in ids, metric.name
+    assert any(series.attributes[c.HW_ID] == FIRST[c.HW_ID] for series in series_of(found, c.HW_TEMPERATURE))

@@ -30,7 +30,7 @@ HEARTBEAT: Final = "tt_heartbeat"
 
 SENSORS: Final[Mapping[str, Field]] = {
     "temp1_input": temperature("die", "m°C"),
-    "power1_input": power("µW"),
+    "power1_input": power("µW", most=1000),  # a release of tt-kmd reports some kW
     "in0_input": voltage("core"),
 }
 SENSORS_SLOW: Final[Mapping[str, Field]] = {
