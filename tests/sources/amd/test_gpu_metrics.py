@@ -77,6 +77,19 @@ def test_video_utilization_of_a_board_with_hbm_is_left_out() -> None:
     assert "video" not in GpuMetrics().decode(bytes(table))
 
 
+@pytest.mark.parametrize(
+    ("celsius", "other", "thermal"),
+    [(37, 0, 0), (89, 0, 0), (90, 0, 1), (0xFFFF, 0, 1), (0, 0, 1), (37, 1 << 34, 1)],
+    ids=["cool", "warm", "hot", "unknown", "not measured", "the memory is the reason"],
+)
+def test_hotspot_that_is_cool_is_no_reason_for_throttling(celsius: int, other: int, thermal: float) -> None:
+    """Navi 31 and Navi 48 always set its bit."""
+    table = unavailable_table(1, 3)
+    struct.pack_into("<Q", table, 112, 1 << 36 | other)
+    struct.pack_into("<H", table, 6, celsius)
+    assert GpuMetrics().decode(bytes(table))["thermal_sw"] == thermal
+
+
 def test_video_utilization_of_unknown_unit_is_left_out() -> None:
     """Strix has 1/100 of a percent at the offset that is documented as percent."""
     table = unavailable_table(3, 0)

@@ -25,6 +25,11 @@ _THROTTLE_BITS: Final = {
     "thermal_hw": 0xF000_0000_0000,  # VRHOT and PROCHOT, which are external signals
 }
 
+# The firmware of Navi 31 and 48 always sets the bit of the hotspot. Below this temperature it is not the reason: the
+# limits are at 100 degrees and more.
+_HOTSPOT_BIT = 1 << 36
+_HOTSPOT_LEAST = 90
+
 # Throttling reasons of the residency counters: PROCHOT, PPT, and the temperatures of socket, regulators and HBM.
 _RESIDENCY_REASONS = ("thermal_hw", "power_cap", "thermal_sw", "thermal_sw", "thermal_sw")
 
@@ -39,6 +44,7 @@ class Layout(NamedTuple):
         energy: A 64-bit counter.
         hbm: Temperatures of four HBM stacks. Before revision 1.4 only boards with HBM have a 64-bit energy counter.
         status: ``indep_throttle_status``, 64 bits.
+        hotspot: Temperature, 16 bits.
         residency: Six 32-bit counters: accumulated time, and the time for each of :data:`_RESIDENCY_REASONS`.
         xgmi: KiB read over each link, followed by KiB written.
         pcie: Lanes of the PCIe link, and its speed in 0.1 GT/s, 16 bits each.
@@ -54,6 +60,7 @@ class Layout(NamedTuple):
     energy: int = 0
     hbm: int = 0
     status: int = 0
+    hotspot: int = 0
     residency: int = 0
     xgmi: int = 0
     pcie: int = 0
@@ -70,7 +77,7 @@ class Layout(NamedTuple):
 LAYOUTS: Final[Mapping[tuple[int, int], Layout]] = {
     (1, 1): Layout((96,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88),
     (1, 2): Layout((104,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88),
-    (1, 3): Layout((120,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88, voltages=104, status=112),
+    (1, 3): Layout((120,), video=(20, 1), energy=24, pcie=74, clock=60, hbm=88, voltages=104, status=112, hotspot=6),
     (1, 4): Layout((288,), video=(16, 4), energy=24, xgmi=104, pcie=48, clock=264),
     (1, 5): Layout((360,), video=(16, 4), jpeg=(24, 32), energy=88, xgmi=176, pcie=112, clock=336),
     (1, 6): Layout((1664,), energy=16, residency=32, xgmi=128, pcie=60, clock=288, xcp=(312, 32)),
@@ -208,13 +215,16 @@ def _fixed_fields(table: bytes, layout: Layout) -> _Fields:
     has_energy = layout.energy and (has_hbm or not hbm)
     if has_hbm:  # MI200 does not measure it, and its driver reports 0 before Linux 6.14
         video = ()
+    status = values("Q", layout.status, 1)[0] if layout.status else None
+    if status is not None and status != _ALL_ONES and 0 < sum(values("H", layout.hotspot, 1)) < _HOTSPOT_LEAST:
+        status &= ~_HOTSPOT_BIT
     return _Fields(
         video,
         jpeg,
         layout.full,
         hbm,
         values("Q", layout.energy, 1)[0] if has_energy else 0,
-        values("Q", layout.status, 1)[0] if layout.status else None,
+        status,
         values("I", layout.residency, len(_RESIDENCY_IDS)),
         (0xFFFF_FFFF,) * len(_RESIDENCY_IDS),
         values("Q", layout.xgmi, _XGMI_LINKS),
