@@ -7,12 +7,12 @@ import sys
 from typing import Any
 
 import pytest
-from tests.sources.cards import ACCEL, DRM, at, board, desktop, fdinfo, laptop, opened, ryzen
+from tests.sources.cards import ACCEL, DRM, at, board, desktop, fdinfo, laptop, opened, raspberry, ryzen
 from tests.sources.machines import STRANGER
 from tests.sources.npus import HOST
 from tests.sources.reading import all_of, series_of, value
 from tests.sources.reading import opened as opened_source
-from tests.sources.tree import Tree
+from tests.sources.tree import Fabricated, Tree
 from tests.support.children import run
 from tests.tools import glances, need
 
@@ -74,6 +74,31 @@ def test_counters_that_are_off_by_default_are_the_reason(profiling: str | None, 
     source = agent(drivers)
     all_of(source)
     assert reason in source.unsupported[0]
+
+
+def test_v3d_counts_the_time_of_its_queues() -> None:
+    """The file is readable by everyone, also for a program that sees its own processes only."""
+
+    def counted(tick: int) -> Fabricated:
+        busy = {"bin": 1, "render": 4, "tfu": 9, "csd": 2, "cache_clean": 0, "cpu": 0}
+        rows = [
+            f"{queue}\t{(7 + 10 * tick) * 10**9}\t{tick}\t{5 + tick * each * 10**9}" for queue, each in busy.items()
+        ]
+        drivers = raspberry(tick)
+        text = "\n".join(["queue\ttimestamp\tjobs\truntime", *rows, ""])
+        drivers.tree.files[f"{DRM}/card0/device/gpu_stats"] = text
+        return drivers
+
+    drivers = counted(0)
+    with opened_source("drm", drivers, STRANGER) as source:
+        assert series_of(all_of(source), c.HW_GPU_UTILIZATION) == {}
+        drivers.become(counted(1))
+        (share,) = series_of(all_of(source), c.HW_GPU_UTILIZATION).values()
+        assert share == pytest.approx(0.4), "render is busy for 4 of 10 s"
+        assert [reason for reason in source.unsupported if "utilization" in reason] == []
+        drivers.tree.files[f"{DRM}/card0/device/gpu_stats"] = "queue\ttimestamp\nrender\t1\tN/A\n"
+        drivers.tree.up += 10
+        assert series_of(all_of(source), c.HW_GPU_UTILIZATION) == {}
 
 
 def test_unused_gpu_has_a_utilization_of_zero() -> None:

@@ -47,8 +47,8 @@ HW_GPU_UTILIZATION = gauge(
     "nvmlGpmMetricsGet; Jetson: load (general); amdgpu: gpu_busy_percent, mem_busy_percent (memory), gpu_metrics "
     "(video, jpeg); Apple: Device, Renderer and Tiler Utilization % of the I/O registry, macmon gpu_active_ratio "
     "(general), gpu_scaled_ratio (scaled); i915, xe: time out of RC6 (general), of a media GT (video), "
-    "which includes the moments before the GPU is put into this state; other drivers of the Direct Rendering Manager: "
-    "sum of all processes",
+    "which includes the moments before the GPU is put into this state; v3d: gpu_stats (general); other drivers of the "
+    "Direct Rendering Manager: sum of all processes",
     window=Window.MEAN, opt_in_extras="with DETAIL=gpu integer, tensor_dfma, tensor_hmma, tensor_dmma and tensor_imma",
 )
 HW_GPU_UTILIZATION_PEAK = gauge(

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.facts import known
+from opentelemetry.instrumentation.hardware.accelerators.fdinfo import TASKS
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, fact, present
 from opentelemetry.instrumentation.hardware.model import Point
@@ -51,7 +52,11 @@ class DrmDevice(SysfsDevice):
 class Gpu(DrmDevice):
     """A GPU. Few have sensors; those on a chip with the CPU have a clock that follows their load."""
 
+    _stats = ""
+
     def find(self) -> None:
+        path = f"{self.card.folder}/{f.GPU_STATS}"
+        self._stats = path if self.files.exists(path) else ""
         self.identify()
         self.facts |= {c.GPU_INDEX: self.index, c.GPU_TYPE: "discrete" if self.card.address else "integrated"}
         for folder in self.folders("hwmon"):
@@ -62,9 +67,22 @@ class Gpu(DrmDevice):
             self.often += present(self.files, folder, {"cur_freq": f.FREQUENCY})
             self.slow += present(self.files, folder, {"max_freq": f.FREQUENCY_LIMIT})
 
+    def complete(self, values: Mapping[Field, object]) -> Mapping[Field, object]:
+        """Add the utilization, from the time that the queues were busy. Those of a task run in parallel."""
+        table = read_text(self.files, self._stats) if self._stats else ""
+        shares: dict[Field, float] = {}
+        for queue, nanoseconds in re.findall(r"^([a-z_]+)\s+[0-9]+\s+[0-9]+\s+([0-9]{1,19})$", table, re.MULTILINE):
+            field = f.GPU_UTILIZATION.get(TASKS.get(queue, ""))
+            grown = None if field is None else self.increases.per_second(queue, int(nanoseconds))
+            if field is not None and grown is not None:
+                shares[field] = min(1.0, max(grown / 1e9, shares.get(field, 0.0)))
+        return {**values, **shares}
+
     def read_slow(self) -> Iterator[Point]:
+        """Yield the utilization by all processes, if the driver does not count it."""
         yield from super().read_slow()
-        yield from self.points({f.GPU_UTILIZATION[task]: share for task, share in self.shared.items()})
+        if not self._stats:
+            yield from self.points({f.GPU_UTILIZATION[task]: share for task, share in self.shared.items()})
 
 
 class Npu(DrmDevice):

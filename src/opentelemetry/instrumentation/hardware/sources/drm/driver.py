@@ -8,7 +8,7 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.accelerators.drm import DrmDriver
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.sources.drm.device import DrmDevice, Gpu, Npu
-from opentelemetry.instrumentation.hardware.sources.drm.fields import NPU_BUSY
+from opentelemetry.instrumentation.hardware.sources.drm.fields import GPU_STATS, NPU_BUSY
 from opentelemetry.instrumentation.hardware.system.files import Files, read_integer
 
 # Names of drivers in the files of processes, where they differ from the bus.
@@ -51,8 +51,13 @@ class Kernel(DrmDriver):
     def unsupported(self) -> Iterator[str]:
         """Yield why a utilization is missing."""
         for device in self.devices():
-            counts = device.type == "npu" and self._files.exists(f"{device.card.folder}/{NPU_BUSY}")
-            if counts or device.trouble or device.is_suspended or (isinstance(device, DrmDevice) and device.shared):
+            counts = (self._files.exists(f"{device.card.folder}/{name}") for name in (NPU_BUSY, GPU_STATS))
+            if (
+                any(counts)
+                or device.trouble
+                or device.is_suspended
+                or (isinstance(device, DrmDevice) and device.shared)
+            ):
                 continue
             hidden = self.everybody.hidden
             path, mode = f"{device.card.folder}/profiling", _PROFILING.get(device.card.driver, 0)

@@ -39,6 +39,9 @@ GPU_SENSORS_SLOW: Final[Mapping[str, Field]] = {
     "in0_input": voltage("gpu"),
 }
 
+# A table of v3d: by queue, the nanoseconds in which it was busy.
+GPU_STATS: Final = "gpu_stats"
+
 NPU_BUSY: Final = "npu_busy_time_us"
 NPU_UTILIZATION: Final = npu_utilization(unit="")
 NPU_FREQUENCY: Final = Field(c.HW_NPU_FREQUENCY, unit="Hz")
