@@ -83,7 +83,7 @@ def test_video_utilization_of_a_board_with_hbm_is_left_out() -> None:
     ids=["cool", "warm", "hot", "unknown", "not measured", "the memory is the reason"],
 )
 def test_hotspot_that_is_cool_is_no_reason_for_throttling(celsius: int, other: int, thermal: float) -> None:
-    """Navi 31 and Navi 48 always set its bit."""
+    """RDNA 3 and 4 always set its bit."""
     table = unavailable_table(1, 3)
     struct.pack_into("<Q", table, 112, 1 << 36 | other)
     struct.pack_into("<H", table, 6, celsius)

@@ -25,7 +25,7 @@ _THROTTLE_BITS: Final = {
     "thermal_hw": 0xF000_0000_0000,  # VRHOT and PROCHOT, which are external signals
 }
 
-# The firmware of Navi 31 and 48 always sets the bit of the hotspot. Below this temperature it is not the reason: the
+# The firmware of RDNA 3 and 4 always sets the bit of the hotspot. Below this temperature it is not the reason: the
 # limits are at 100 degrees and more.
 _HOTSPOT_BIT = 1 << 36
 _HOTSPOT_LEAST = 90
