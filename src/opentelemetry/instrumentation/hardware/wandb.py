@@ -603,7 +603,8 @@ AMD: Final = _each(
         "them, the share of time in which memory was read or written",
         _first(_MEMORY_SHARE, _series(c.HW_GPU_UTILIZATION, _BY_MEMORY, 100)),
         (*_MEMORY_METRICS, c.HW_GPU_UTILIZATION),
-        "W&B up to 0.30 takes the whole percent of rocm-smi, of ROCm 5 `GPU memory use (%)`, which is the activity",
+        "W&B takes the reserved memory only of a GPU that is part of a CPU; up to 0.30, the whole percent of rocm-smi, "
+        "of ROCm 5 `GPU memory use (%)`, which is the activity",
     ),
     _row(
         "gpu.{i}.memoryReadWriteActivity", "%", "share of the time in which memory was read or written",
