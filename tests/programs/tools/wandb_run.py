@@ -2,7 +2,9 @@
 
 It begins when a line comes on standard input, and ends with the next one.
 
-Usage: python wandb_run.py FOLDER
+Usage: python wandb_run.py FOLDER KEY SETTINGS
+       KEY: the run ends no sooner than this metric has two samples, because some are rates
+       SETTINGS: as JSON
 """
 
 import json
@@ -42,10 +44,10 @@ settings = wandb.Settings(
     silent=True,
     x_stats_sampling_interval=1,
     x_stats_buffer_size=100,
-    x_stats_disk_paths=("/",),
+    **json.loads(sys.argv[3]),
 )
 run = wandb.init(project="test", dir=sys.argv[1], settings=settings)
-while len(run._system_metrics.get("gpu.0.smActive", ())) < 2:  # it needs two samples of the driver
+while len(run._system_metrics.get(sys.argv[2], ())) < 2:
     time.sleep(0.1)
 print("sampled", flush=True)
 sys.stdin.readline()
