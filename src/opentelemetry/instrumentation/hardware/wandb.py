@@ -279,7 +279,11 @@ def _disk_total(points: Points, direction: str) -> float | None:
 
 def _network(points: Points, direction: str) -> Number | None:
     found = points.increase(c.SYSTEM_NETWORK_IO, c.INTERFACE, {c.NETWORK_DIRECTION: direction})
-    sizes = [size for name, size in found.items() if not re.match("lo[0-9]*$|Loopback", name)]
+    sizes = [
+        size
+        for name, size in found.items()
+        if not (re.match("lo[0-9]*$|Loopback", name) or os.path.exists(f"/sys/class/net/{name}/master"))
+    ]
     return sum(sizes) if sizes else None
 
 
@@ -420,8 +424,9 @@ def _tpus(points: Points) -> dict[int, str]:
 _FIRST_SAMPLE = "since the first sample"
 _OF_DISKS = f"all disks, loop and RAM disks included, {_FIRST_SAMPLE} (W&B up to 0.17)"
 _OF_DISK = f"the block device of a configured path {_FIRST_SAMPLE} (W&B 0.21 and later)"
-_OF_INTERFACES = f"all interfaces but loopback {_FIRST_SAMPLE} (W&B up to 0.30: with loopback)"
-_MEMBERS = "W&B also leaves out the interfaces of a bond or a bridge"
+_OF_INTERFACES = (
+    f"all interfaces but loopback and the members of bonds and bridges, {_FIRST_SAMPLE} (W&B up to 0.30: all)"
+)
 _NEW = "(W&B 0.31 and later)"
 _PREFIX = "W&B also takes a device if the text of the path begins with its mount point"
 
@@ -482,9 +487,9 @@ HOST: Final = (
     Key("disk.{device}.out", "MiB", f"bytes written to {_OF_DISK}", lambda points: _disks(points, "write"),
         (c.SYSTEM_DISK_IO, c.SYSTEM_FILESYSTEM_USAGE), _PREFIX),
     Key("network.sent", "bytes", f"bytes sent by {_OF_INTERFACES}", lambda points: _network(points, "transmit"),
-        (c.SYSTEM_NETWORK_IO,), _MEMBERS),
+        (c.SYSTEM_NETWORK_IO,)),
     Key("network.recv", "bytes", f"bytes received by {_OF_INTERFACES}", lambda points: _network(points, "receive"),
-        (c.SYSTEM_NETWORK_IO,), _MEMBERS),
+        (c.SYSTEM_NETWORK_IO,)),
     Key(
         "network.tcpRetransmits", "segments", f"TCP segments that were sent again, {_FIRST_SAMPLE} {_NEW}",
         lambda points: points.increase(c.SYSTEM_NETWORK_TCP_RETRANSMITS).get(""), (c.SYSTEM_NETWORK_TCP_RETRANSMITS,),
