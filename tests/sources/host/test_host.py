@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import shutil
 import signal
 import socket
@@ -298,6 +299,42 @@ def test_vanishing_proc_file_loses_its_metrics_until_it_is_back(path: str) -> No
         assert often(host).items() < whole.items()
         machine.tree.files[path] = kept
         assert often(host) == whole
+
+
+def test_more_memory_available_than_there_is_gives_the_older_estimate() -> None:
+    """As lxcfs computes it in a small container."""
+    machine = metal(0)
+    lines = ["MemTotal: 64000 kB", "MemFree: 31000 kB", "MemAvailable: 81000 kB", "Buffers: 200 kB", "Cached: 18000 kB"]
+    machine.tree.files["/proc/meminfo"] = "\n".join([*lines, ""])
+    found = _read(machine)
+    states = {name: value(found, c.SYSTEM_MEMORY_USAGE, {c.MEMORY_STATE: name}) for name in ("used", "available")}
+    assert states == {"used": 14_800 << 10, "available": 49_200 << 10}
+    machine.tree.files["/proc/meminfo"] = "\n".join([lines[0], *lines[2:], ""])
+    assert not series_of(_read(machine), c.SYSTEM_MEMORY_USAGE), "there is no estimate"
+    machine.tree.files["/proc/meminfo"] = "MemTotal: 0 kB\nMemAvailable: 0 kB\n"
+    assert not series_of(_read(machine), c.SYSTEM_MEMORY_USAGE)
+
+
+@pytest.mark.parametrize("free", [18446744073709551488, 9000])
+def test_more_swap_free_than_there_is_is_unknown(free: int) -> None:
+    """A difference of lxcfs that was below 0."""
+    machine = metal(0)
+    machine.tree.files["/proc/meminfo"] = str(machine.tree.files["/proc/meminfo"]) + "\n"
+    whole = _read(machine)
+    text = re.sub("SwapTotal: .*", "SwapTotal: 0 kB", str(machine.tree.files["/proc/meminfo"]))
+    machine.tree.files["/proc/meminfo"] = re.sub("SwapFree: .*", f"SwapFree: {free} kB", text)
+    lost = {series.metric for series in whole.keys() - _read(machine).keys()}
+    assert lost == {c.SYSTEM_PAGING_USAGE, c.SYSTEM_PAGING_UTILIZATION}
+
+
+def test_cores_of_the_machine_are_not_those_of_a_container_with_fewer_cpus() -> None:
+    """lxcfs limits the CPUs that are online, but not the folders of the CPUs."""
+    machine = metal(0, cores=8)
+    assert value(_read(machine), c.SYSTEM_CPU_PHYSICAL_COUNT) == 8
+    machine.tree.cpus = 2
+    found = _read(machine)
+    assert value(found, c.SYSTEM_CPU_LOGICAL_COUNT) == 2
+    assert not series_of(found, c.SYSTEM_CPU_PHYSICAL_COUNT)
 
 
 def test_columns_and_lines_of_newer_kernels_are_ignored() -> None:

@@ -67,8 +67,10 @@ class LinuxMachine:
         if online != self._cpu_counts[0]:  # a file of each CPU is read only if their number has changed
             folders = [f"{_CPUS}/cpu{number}/topology" for number in self._cpu_numbers()]
             names = "core_cpus_list", "thread_siblings_list"  # its CPUs identify a core; the second, before Linux 4.18
-            cores = {self._read(f"{each}/{names[0]}") or self._read(f"{each}/{names[1]}") for each in folders}
-            self._cpu_counts = online, len(cores - {b""}) or None  # one that is offline has none
+            cores = [self._read(f"{each}/{names[0]}") or self._read(f"{each}/{names[1]}") for each in folders]
+            known = [each for each in cores if each]  # a CPU that is offline has none
+            # In a container, lxcfs says how many CPUs are online, but the folders are those of the machine.
+            self._cpu_counts = online, len({*known}) or None if len(known) == online else None
         return self._cpu_counts
 
     def cpu_frequencies(self) -> Mapping[int, float]:

@@ -56,17 +56,18 @@ def cpu_times(columns: Sequence[bytes]) -> dict[str, float]:
 
 
 def meminfo(text: bytes) -> tuple[Memory | None, Swap | None]:
-    """``/proc/meminfo``."""
+    """``/proc/meminfo``. That of lxcfs can have more memory available, or more swap free, than there is."""
     text = b"\n" + text
     total, available = _bytes(text, b"\nMemTotal:"), _bytes(text, b"\nMemAvailable:")
-    if available is None:  # before Linux 3.14
+    if available is None or (total is not None and available > total):  # before Linux 3.14, or lxcfs
         parts = [_bytes(text, label) for label in (b"\nMemFree:", b"\nBuffers:", b"\nCached:")]
-        if None not in parts:
-            available = sum(part or 0 for part in parts)
-    memory = None if total is None or available is None else Memory(total, available)
+        available = None if None in parts else sum(part or 0 for part in parts)
+    memory = None
+    if total and available is not None and available <= total:
+        memory = Memory(total, available)
     swap = None
     total, free = _bytes(text, b"\nSwapTotal:"), _bytes(text, b"\nSwapFree:")
-    if total is not None and free is not None:
+    if total is not None and free is not None and free <= total:
         swap = Swap(total, free)
     return memory, swap
 
