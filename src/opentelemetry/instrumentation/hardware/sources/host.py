@@ -83,7 +83,8 @@ class Host(Source):
         )
         is_linux = self._machine.linux
         if is_linux and not self._machine.pressure():
-            self.unsupported.append(f"{c.SYSTEM_PRESSURE_TIME.name}: this kernel has no /proc/pressure (CONFIG_PSI)")
+            reason = "this kernel counts none in /proc/pressure (CONFIG_PSI); RHEL and others need psi=1 at boot"
+            self.unsupported.append(f"{c.SYSTEM_PRESSURE_TIME.name}: {reason}")
         if not self._machine.disks():
             reason = "no disk in /proc/diskstats has a device in /sys/block" if is_linux else "psutil reports no disk"
             self.unsupported.append(f"{c.SYSTEM_DISK_IO.name}: {reason}")
