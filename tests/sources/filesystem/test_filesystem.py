@@ -230,6 +230,39 @@ def test_overlay_is_counted_as_root_only() -> None:
     assert value(found, c.SYSTEM_FILESYSTEM_USAGE, {**where, c.FILESYSTEM_STATE: "reserved"}) == 10
 
 
+def test_read_only_root_of_an_ostree_and_snapshots_of_zfs_are_left_out() -> None:
+    """They are always full; the files of the machine are below /sysroot, and in the file system of the snapshot."""
+    machine = _of(
+        "60 1 0:33 / / ro,relatime - overlay composefs ro,seclabel,lowerdir+=/run/a,datadir+=/sysroot/b,metacopy=on",
+        "61 60 253:4 / /sysroot ro,relatime - xfs /dev/vda4 rw,seclabel",
+        "62 60 253:4 /ostree/deploy/x/var /var rw,relatime - xfs /dev/vda4 rw,seclabel",
+        "63 60 0:51 / /tank rw,relatime - zfs tank rw,xattr,posixacl",
+        "64 63 0:77 / /tank/.zfs/snapshot/monday ro,relatime - zfs tank@monday ro,xattr,posixacl",
+    )
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == {"/sysroot", "/tank"}
+
+
+def test_root_of_a_read_only_container_is_reported() -> None:
+    line = "60 1 0:33 / / ro,relatime - overlay overlay ro,lowerdir=/a:/b,upperdir=/c,workdir=/d"
+    with opened("filesystem", _of(line)) as source:
+        assert _points(often(source)) == {"/"}
+
+
+@pytest.mark.parametrize(
+    "kubelet",
+    ["/var/snap/microk8s/common/var/lib/kubelet", "/home/kubernetes/containerized_mounter/rootfs/var/lib/kubelet"],
+)
+def test_mounts_of_a_kubelet_with_another_folder_are_left_out(kubelet: str) -> None:
+    machine = _of(
+        "27 1 8:1 / / rw - ext4 /dev/sda1 rw",
+        f"80 27 8:32 / {kubelet}/pods/8c1/volumes/kubernetes.io~csi/pvc-1/mount rw - ext4 /dev/sdc rw",
+        f"81 27 8:48 / {kubelet}/plugins/kubernetes.io/csi/x/globalmount rw - xfs /dev/sdd rw",
+    )
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == {"/"}
+
+
 def _mounting(machine: Fabricated, *lines: str) -> Tree:
     """Add lines to the mount table of a fabricated machine."""
     table = machine.tree.files[TABLE]

@@ -8,8 +8,11 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
-# Folders with mounts that come and go with containers, pods, snaps and users.
-_TEMPORARY = re.compile("/(proc|sys|dev|run|snap|var/lib/(docker|containers|containerd|kubelet))(/|$)")
+# Folders with mounts that come and go with containers, pods, snaps and users. Kubelets have different folders: that of
+# MicroK8s is /var/snap/microk8s/common/var/lib/kubelet.
+_TEMPORARY = re.compile(
+    "/(proc|sys|dev|run|snap|var/lib/(docker|containers|containerd|kubelet))(/|$)|.*/kubelet/(pods|plugins)/"
+)
 
 # Read-only images, which are always full.
 _IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
@@ -26,6 +29,13 @@ class _Entry(NamedTuple):
     filesystem: str  # the device number, major:minor
     root: str  # the folder of the file system that is mounted
     mount: Mount
+    options: str  # of the file system
+
+    def is_image(self) -> bool:
+        """Whether it is read-only and always full: also a snapshot of ZFS, and a composefs, the root of OSTree."""
+        is_snapshot = self.mount.type == "zfs" and "@" in self.mount.device
+        is_lower = self.mount.type == "overlay" and self.options.startswith("ro") and "upperdir=" not in self.options
+        return self.mount.type in _IMAGES or is_snapshot or is_lower
 
 
 def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
@@ -35,7 +45,7 @@ def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
     mounts: dict[str, Mount] = {}
     for entry in _visible(list(_entries(mountinfo))):
         mount = entry.mount
-        if mount.type not in real or mount.type in _IMAGES or (mount.type == "overlay" and mount.path != "/"):
+        if mount.type not in real or entry.is_image() or (mount.type == "overlay" and mount.path != "/"):
             continue
         if mount.path != "/" and entry.root != "/" and mount.type != "btrfs":
             continue  # a bind mount of a folder
@@ -69,7 +79,7 @@ def _entries(mountinfo: bytes) -> Iterator[_Entry]:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.split(" ")  # other whitespace is a part of names
         mount = Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
-        yield _Entry(fields[0], fields[1], fields[2], _unescape(fields[3]), mount)
+        yield _Entry(fields[0], fields[1], fields[2], _unescape(fields[3]), mount, kind[-1])
 
 
 def _visible(entries: list[_Entry]) -> Iterator[_Entry]:
