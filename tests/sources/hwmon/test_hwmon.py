@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.sources import sensors
-from tests.sources.reading import all_of, often, opened
+from tests.sources.reading import all_of, often, opened, series_of
 from tests.sources.tree import Fabricated, Tree
 from tests.support import children
 from tests.tools import need, program
@@ -105,6 +105,50 @@ def test_several_unnamed_power_meters_are_not_the_machine() -> None:
         ids(machine)
     with opened("hwmon", machine, detail="sensors") as source:
         assert {series.metric for series in all_of(source)} == {c.HW_POWER}
+
+
+def _temperatures(*drivers: dict[str, Any]) -> dict[tuple[object, object], object]:
+    """The default temperatures of a machine with these drivers: by id and location."""
+    files = {path: text for each in drivers for path, text in each.items()}
+    with opened("hwmon", Fabricated(Tree(files))) as source:
+        found = series_of(all_of(source), c.HW_TEMPERATURE)
+    return {(each.attributes[c.HW_ID], each.attributes[c.HW_SENSOR_LOCATION]): value for each, value in found.items()}
+
+
+def test_package_is_labelled_otherwise_before_linux_4_16() -> None:
+    """Of RHEL 7."""
+    both = (
+        sensors.driver(
+            number,
+            "coretemp",
+            f"platform/coretemp.{number}",
+            temp1_label=f"Physical id {package}",
+            temp1_input=millidegrees,
+        )
+        | sensors.driver(number, "coretemp", temp2_label="Core 0", temp2_input=40_000)
+        for number, package, millidegrees in ((0, 1, 51_000), (1, 0, 47_000))
+    )
+    assert _temperatures(*both) == {("package-1", "package"): 51.0, ("package-0", "package"): 47.0}
+
+
+def test_cpu_without_a_package_sensor_is_reported_by_its_cores() -> None:
+    """An Atom, or a Xeon before Sandy Bridge."""
+    cores = {f"temp{core + 2}_label": f"Core {core}" for core in (0, 1)}
+    inputs = {f"temp{core + 2}_input": 40_000 + 3_000 * core for core in (0, 1)}
+    found = _temperatures(sensors.driver(0, "coretemp", "platform/coretemp.0", **cores, **inputs))
+    assert found == {("package-0", "core 0"): 40.0, ("package-0", "core 1"): 43.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("apm_xgene", "SoC Temperature"), ("altra_hwmon", "SoC Temp 000"), ("smpro_hwmon", "temp1 SoC")],
+)
+def test_cpu_of_ampere_is_reported(name: str, label: str) -> None:
+    others: dict[str, Any] = {"temp2_label": "temp2 SoC VRD", "temp2_input": 62_000, "power1_label": "CPU power"}
+    found = _temperatures(
+        sensors.driver(0, name, "platform/x", temp1_label=label, temp1_input=38_000, power1_input=9, **others)
+    )
+    assert found == {("package-0", "package"): 38.0}
 
 
 def test_driver_without_a_name_is_called_by_its_folder() -> None:

@@ -31,13 +31,17 @@ _OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", 
 # ``hw.type`` by driver; all others measure the board, the case or its power supply.
 _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("coretemp", "k10temp", "zenpower", "cpu_thermal", "soc_thermal", "via_cputemp"), "cpu"),
+    **dict.fromkeys(("apm_xgene", "altra_hwmon", "smpro_hwmon"), "cpu"),
     **dict.fromkeys(("nvme", "drivetemp"), "physical_disk"),
     **dict.fromkeys(("jc42", "spd5118"), "memory"),
     **dict.fromkeys(("mlx5", "bnxt_en", "ice", "ixgbe"), "network"),
 }
 
-# Labels of the temperature of a whole CPU, the preferred first: Intel's, AMD's, and a sensor without a label.
-_PACKAGE: Final = (re.compile("Package id [0-9]+"), re.compile("Tdie"), re.compile("Tctl"), re.compile("temp1"))
+# Labels of the temperature of a whole CPU, the preferred first: Intel's (the second one before Linux 4.16), AMD's,
+# Ampere's, and a sensor without a label. Small and old CPUs of Intel have one of each core only.
+_PACKAGE: Final = tuple(
+    map(re.compile, ("(?:Package|Physical) id ([0-9]+)", "Tdie", "Tctl", "SoC Temp.*|temp1 SoC", "temp1"))
+)
 
 # Types of thermal zones that measure a CPU.
 _CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?", re.IGNORECASE)
@@ -148,6 +152,8 @@ class Hwmon(Source):
                 self._add_meter(component, folder, path)
             elif kind == "temp" and component.type == "cpu" and name == package:
                 self._add_temperature(component, path, "package", often=True)
+            elif kind == "temp" and component.type == "cpu" and not package:
+                self._add_temperature(component, path, label.lower(), often=True)
             elif kind == "temp" and (self._all or (driver == "nvme" and label == "Composite")):
                 self._add_temperature(component, path, label.lower())
             elif kind != "temp" and self._all:
@@ -156,7 +162,7 @@ class Hwmon(Source):
     def _component(self, driver: str, device: str, folder: str, labels: Iterable[str]) -> _Component:
         kind = _TYPES.get(driver, "enclosure")
         if kind == "cpu":
-            number = next((label[11:] for label in labels if label.startswith("Package id ")), "")
+            number = next((match[1] for label in labels if (match := _PACKAGE[0].fullmatch(label))), "")
             if driver in ("k10temp", "zenpower") and (slot := re.fullmatch(r".*:([0-9a-f]+)\.[0-7]", device)):
                 number = str(int(slot[1], 16) - 0x18)  # the nodes of AMD's CPUs are PCI devices 18 and up
             number = number or str(self._count[kind])
