@@ -7,7 +7,7 @@ from errno import EIO
 
 import pytest
 from tests.sources.machines import infiniband
-from tests.sources.reading import Portable, all_of, opened
+from tests.sources.reading import Portable, all_of, opened, series_of
 from tests.sources.tree import Fabricated, Tree
 from tests.support import children
 
@@ -44,6 +44,20 @@ def test_unreadable_port_loses_its_metrics_and_all_ports_are_an_error() -> None:
         tree.files |= infiniband(0)
         assert all_of(source) == whole
         assert source.unsupported == []
+
+
+def test_adapter_of_another_kind_has_its_bytes_among_its_own_counters() -> None:
+    """EFA has no counters of the InfiniBand standard, and those of an old iWARP adapter are texts."""
+    port = "/sys/class/infiniband/rdmap0s6/ports/1/"
+    files = {"state": "4: ACTIVE\n", "hw_counters/tx_bytes": "7004\n", "hw_counters/rx_bytes": "9001\n"}
+    for standard in ({}, {"counters/port_xmit_data": "N/A (no PMA)\n"}):
+        tree = Tree({port + name: text for name, text in {**files, **standard}.items()})
+        with opened("infiniband", Fabricated(tree)) as source:
+            found = series_of(all_of(source), c.HW_NETWORK_IO)
+        assert {series.attributes[c.NETWORK_DIRECTION]: count for series, count in found.items()} == {
+            "transmit": 7004,
+            "receive": 9001,
+        }
 
 
 @pytest.mark.parametrize("text", ["", "\n", "N/A\n", "-1\n", "0x10\n", "3 4\n", "²\n", "9" * 5000])

@@ -28,7 +28,11 @@ _ERRORS = {
     "local_link_integrity_errors": "link_integrity",
 }
 
-_WORD = 4  # bytes per count of port_xmit_data and port_rcv_data
+# Counters of bytes by ``network.io.direction``, each with the bytes of one count. EFA and bnxt_re have the second ones.
+_BYTES = {
+    "transmit": (("counters/port_xmit_data", 4), ("hw_counters/tx_bytes", 1)),
+    "receive": (("counters/port_rcv_data", 4), ("hw_counters/rx_bytes", 1)),
+}
 
 
 class Infiniband(Source):
@@ -73,7 +77,9 @@ class Infiniband(Source):
             count = read_integer(self._files, f"{folder}/counters/{file}")
             if count is not None:
                 yield self._series[(c.HW_ERRORS, *which, c.HW_TYPE, "network", c.ERROR_TYPE, error)](count)
-        for file, direction in (("port_xmit_data", "transmit"), ("port_rcv_data", "receive")):
-            count = read_integer(self._files, f"{folder}/counters/{file}")
-            if count is not None:
-                yield self._series[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, direction)](count * _WORD)
+        for direction, counters in _BYTES.items():
+            for file, size in counters:
+                count = read_integer(self._files, f"{folder}/{file}")
+                if count is not None:
+                    yield self._series[(c.HW_NETWORK_IO, *which, c.NETWORK_DIRECTION, direction)](count * size)
+                    break
