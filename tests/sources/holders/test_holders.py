@@ -70,18 +70,28 @@ PATHS: Mapping[str, tuple[str, dict[str, str]]] = {
         "0::/system.slice/slurmstepd.scope/job_77/step_batch/user/task_0\n",
         {c.SLURM_JOB_ID: "77", c.USER_ID: "4242"},
     ),
+    "SLURM, version 2, multiple slurmd": (
+        "0::/system.slice/n1_slurmstepd.scope/job_77/step_0/user/task_0\n",
+        {c.SLURM_JOB_ID: "77", c.USER_ID: "4242"},
+    ),
+    "SLURM from 26.05 on": (
+        "0::/system.slice/slurmstepd.scope/s6Q2MMAZBH7E11/step_0/user/task_0\n",
+        {c.SLURM_JOB_ID: "78", c.USER_ID: "4242"},
+    ),
     "a session": ("0::/user.slice/user-1001.slice/session-3.scope\n", {c.USER_ID: "1001"}),
     "a service": ("0::/system.slice/ollama.service\n", {c.USER_ID: "4242"}),
     "no group": ("0::/\n", {c.USER_ID: "4242"}),
     "LXC": ("0::/lxc.payload.gpu1/system.slice/job_runner.service\n", {c.USER_ID: "4242"}),
 }
+ENVIRON = "MY_SLURM_JOB_ID=1\0SLURM_JOB_ID=78\0SLURM_JOB_ID_OF=3\0"
 STATUS = "Name:\tpython\nUmask:\t0022\nPid:\t7\nUid:\t4242\t0\t0\t0\nGid:\t1\t1\t1\t1\n"
 
 
 @pytest.mark.parametrize("name", PATHS)
 def test_owner_of_a_process(name: str) -> None:
     groups, expected = PATHS[name]
-    assert owner(7, Tree({"/proc/7/cgroup": groups, "/proc/7/status": STATUS})) == expected
+    files = {"/proc/7/cgroup": groups, "/proc/7/status": STATUS, "/proc/7/environ": ENVIRON}
+    assert owner(7, Tree(files)) == expected
 
 
 def test_owner_of_a_hidden_process_is_unknown() -> None:

@@ -24,6 +24,9 @@ from opentelemetry.instrumentation.hardware.system.identity import CONTAINER_IN_
 Owner = Mapping[str, str]  # attributes of a pod, job or user that a process works for; empty if unknown
 
 _JOB: Final = re.compile(r"/job_([0-9]{1,18})(?=/|$)", re.MULTILINE)
+# The groups of SLURM 26.05 have an identifier of their own instead of that of the job, unless CgroupJobIdPaths is set.
+_STEP: Final = re.compile(r"slurmstepd\.scope/s[0-9A-Z]+/")
+_JOB_VARIABLE: Final = re.compile(r"(?:^|\0)SLURM_JOB_ID=([0-9]{1,18})(?=\0|$)")
 _USER_SLICE: Final = re.compile(r"/user-([0-9]{1,10})\.slice/")
 _UID: Final = re.compile(r"^Uid:\s+([0-9]+)", re.MULTILINE)
 
@@ -60,6 +63,8 @@ def owner(pid: int, files: Files) -> Owner:
         return {}
     containers, pods = CONTAINER_IN_CGROUP.findall(groups), POD_IN_CGROUP.findall(groups)
     jobs, users = _JOB.findall(groups), _USER_SLICE.findall(groups)
+    if _STEP.search(groups):
+        jobs = _JOB_VARIABLE.findall(read_text(files, f"/proc/{pid}/environ"))
     if not (users or containers or pods):
         users = _UID.findall(read_text(files, f"/proc/{pid}/status"))
     found = {
