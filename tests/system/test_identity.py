@@ -33,6 +33,8 @@ IN_POD = {"k8s.pod.uid": UID, "k8s.container.name": "trainer", "k8s.namespace.na
         (f"4:memory:/docker/{ID}\n0::/docker/{ID}\n", "", {"container.id": ID}),
         (f"0::/system.slice/docker-{ID}.scope\n", "", {"container.id": ID}),
         (OWN_NAMESPACE, mount(f"/var/lib/docker/containers/{ID}/hostname", "/etc/hostname"), {"container.id": ID}),
+        # Fargate.
+        (f"9:memory:/ecs/{ID[:32]}/{ID[:32]}-946514567\n", "", {"container.id": f"{ID[:32]}-946514567"}),
         # Docker in Docker: the inner one.
         (f"0::/docker/{OTHER}/docker/{ID}\n", "", {"container.id": ID}),
         # Podman.
@@ -40,6 +42,11 @@ IN_POD = {"k8s.pod.uid": UID, "k8s.container.name": "trainer", "k8s.namespace.na
         (
             OWN_NAMESPACE,
             mount(f"/containers/storage/overlay-containers/{ID}/userdata/hostname", "/etc/hostname"),
+            {"container.id": ID},
+        ),
+        (
+            OWN_NAMESPACE,
+            mount(f"/containers/overlay-containers/{ID}/userdata/.containerenv", "/run/.containerenv"),
             {"container.id": ID},
         ),
         # Kubernetes: cgroup v1, v2 with systemd, and a namespace of its own, where the mounts have the sandbox's id.
@@ -61,6 +68,7 @@ IN_POD = {"k8s.pod.uid": UID, "k8s.container.name": "trainer", "k8s.namespace.na
         ),
         # What only looks alike.
         (f"0::/build-{ID}ff\n", mount(f"/srv/{ID}/hostname", "/srv/hostname"), {}),
+        (f"0::/system.slice/run-{ID[:32]}-1.scope\n", "", {}),
     ],
 )
 def test_container_and_pod(cgroup: str, mountinfo: str, expected: dict[str, str]) -> None:

@@ -321,6 +321,40 @@ def test_container_is_unavailable_without_cgroup_mounts() -> None:
         pass
 
 
+NOT_MOUNTED = r"the cgroup of this container is not mounted in it"
+BUSY_HOST = {TOP + "/cpu.stat": "usage_usec 77000000000\n", "/.dockerenv": ""}
+OF_HOST = ("0:26", "/../../../..", TOP, "cgroup2", "cgroup2")
+
+
+def test_hierarchy_of_the_host_is_not_that_of_a_container_with_a_namespace() -> None:
+    """As where a pod mounts the host's /sys/fs/cgroup: its root is outside of the namespace."""
+    files: dict[str, str | bytes | OSError] = {**BUSY_HOST, "/proc/{pid}/cgroup": "0::/\n"}
+    files["/proc/{pid}/mountinfo"] = mountinfo(OF_HOST)
+    with pytest.raises(Unavailable, match=NOT_MOUNTED), opened("container", Fabricated(Tree(files))):
+        pass
+    own = ("0:26", "/", "/run/own", "cgroup2", "cgroup2")
+    files |= {"/proc/{pid}/mountinfo": mountinfo(OF_HOST, own), "/run/own/cpu.stat": "usage_usec 5000000\n"}
+    with opened("container", Fabricated(Tree(files))) as container:
+        assert value(all_of(container), c.CONTAINER_CPU_TIME) == 5.0
+
+
+def test_group_below_a_root_outside_of_the_namespace_is_found() -> None:
+    files = {**BUSY_HOST, "/proc/{pid}/cgroup": "0::/../../../../batch/job\n"}
+    files |= {"/proc/{pid}/mountinfo": mountinfo(OF_HOST), TOP + "/batch/job/cpu.stat": "usage_usec 3000000\n"}
+    with opened("container", Fabricated(Tree(files))) as container:
+        assert value(all_of(container), c.CONTAINER_CPU_TIME) == 3.0
+
+
+def test_task_of_fargate_is_a_container() -> None:
+    group = "/ecs/0a1b2c3d4e5f60718293a4b5c6d7e8f9/0a1b2c3d4e5f60718293a4b5c6d7e8f9-1234567890"
+    lines = [f"9:memory:{group}", f"5:cpu,cpuacct:{group}", ""]
+    mounts = [f"{n} 50 0:4{n} {group} {TOP}/{name} ro - cgroup cgroup rw,{name}" for n, name in enumerate(("memory",))]
+    files = {"/proc/{pid}/cgroup": "\n".join(lines), "/proc/{pid}/mountinfo": "\n".join([*mounts, ""])}
+    files |= {TOP + "/memory/memory.usage_in_bytes": f"{GIB}\n"}
+    with opened("container", Fabricated(Tree(files))) as container:
+        assert value(all_of(container), c.CONTAINER_MEMORY_USAGE) == GIB
+
+
 # -- real groups
 
 # Waits to be put into a group, allocates memory, and writes a file, which is cached.

@@ -20,7 +20,7 @@ from opentelemetry.instrumentation.hardware.system.procfs import pressure
 # Version 1 reports a missing memory limit as the largest multiple of the page size that fits in int64.
 _UNLIMITED = 1 << 62
 
-_CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden", "crio", "podman", "nspawn")
+_CONTAINER_WORDS = ("docker", "kubepods", "containerd", "libpod", "lxc", "garden", "crio", "podman", "nspawn", "/ecs/")
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 
 
@@ -99,11 +99,13 @@ class Cgroup:
         """Return current usage and throttling, and the limits at the last refresh.
 
         Raises:
-            Unavailable: The process runs neither in a container nor under a limit.
+            Unavailable: The process runs neither in a container nor under a limit, or its group is not to be seen.
         """
         cpus, limit = self.limits()
         if cpus is None and limit is None and not self._is_container:
             raise Unavailable("this process runs neither in a container nor under a cgroup limit")
+        if not (self._cpu.folders or self._accounting.folders or self._memory.folders):
+            raise Unavailable("the cgroup of this container is not mounted in it")
         used, working_set = self._memory_usage(self._memory_limit.level)
         level = self._cpu_limit.level
         stat = self._read_at(self._cpu, level, "cpu.stat")
@@ -240,12 +242,12 @@ def _seconds(value: int | None, per_second: float) -> float | None:
     return None if value is None else value / per_second
 
 
-def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, tuple[str, str]]) -> _Hierarchy:
+def _hierarchy(controller: str, paths: dict[str, str], mounts: dict[str, list[tuple[str, str]]]) -> _Hierarchy:
     """The groups of a controller: of version 1 if it is mounted there, else of version 2."""
     for name, version in ((controller, 1), ("", 2)):
         if name in paths and name in mounts:
-            root, point = mounts[name]
-            return _Hierarchy(version, _folders(paths[name], root, point))
+            found = (_folders(paths[name], root, point) for root, point in mounts[name])
+            return _Hierarchy(version, next(filter(None, found), ()))
     return _Hierarchy()
 
 
@@ -259,31 +261,33 @@ def _paths(text: str) -> dict[str, str]:
     return paths
 
 
-def _mounts(text: str) -> dict[str, tuple[str, str]]:
-    """Root and mount point of each hierarchy by controller of version 1, and under "" for version 2."""
-    mounts: dict[str, tuple[str, str]] = {}
+def _mounts(text: str) -> dict[str, list[tuple[str, str]]]:
+    """Roots and mount points of each hierarchy by controller of version 1, and under "" for version 2."""
+    mounts: dict[str, list[tuple[str, str]]] = {}
     for line in text.split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(), after.split()
         if len(fields) < 5 or not kind:
             continue
         if kind[0] == "cgroup2":
-            mounts.setdefault("", (fields[3], fields[4]))
+            mounts.setdefault("", []).append((fields[3], fields[4]))
         elif kind[0] == "cgroup" and len(kind) > 2:
             for option in kind[2].split(","):
-                mounts.setdefault(option, (fields[3], fields[4]))
+                mounts.setdefault(option, []).append((fields[3], fields[4]))
     return mounts
 
 
 def _folders(path: str, root: str, point: str) -> list[str]:
-    """The folders from a group up to the root of its mount, the group's own first.
+    """The folders from a group up to the root of its mount, the group's own first; none if they are unknown.
 
     A container sees its own group as the root in one of two ways. In a cgroup namespace, the path is "/", or begins
     with ".." for a group outside of it. Otherwise only a part of the hierarchy is mounted, and the mount's root is a
-    prefix of the path.
+    prefix of the path. In the host's hierarchy, mounted into a container with a namespace, its groups have other names.
     """
     if root != "/" and (path == root or path.startswith(root + "/")):
         path = path[len(root) :]
+    elif root.startswith("/.."):
+        return []
     parts = [part for part in path.split("/") if part and part != ".."]
     if f"{path}/".startswith("/../"):
         parts = []

@@ -32,10 +32,13 @@ _ARCHITECTURES: Final = {
     "ppc64le": "ppc64",
 }
 
-_ID: Final = r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])"
+# The second form is that of Fargate.
+_ID: Final = r"(?<![0-9a-f])([0-9a-f]{64}|(?<=/)[0-9a-f]{32}-[0-9]{1,10})(?![0-9a-f])"
 _UID: Final = r"([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})"
 CONTAINER_IN_CGROUP: Final = re.compile(_ID)
-_CONTAINER_IN_MOUNTS: Final = re.compile(rf"{_ID}/(?:userdata/)?hostname /etc/hostname ")
+_CONTAINER_IN_MOUNTS: Final = re.compile(
+    rf"{_ID}/(?:userdata/)?(?:hostname /etc/hostname|\.containerenv /run/\.containerenv) "
+)
 POD_IN_CGROUP: Final = re.compile(rf"/(?:[^/]*kubepods[^/]*-)?pod{_UID}")
 _POD_IN_MOUNTS: Final = re.compile(rf"/pods/{_UID}/etc-hosts /etc/hosts ")
 _CONTAINER_NAME: Final = re.compile(rf"/pods/{_UID}/containers/([^/ ]+)/[0-9a-f]+ /dev/termination-log ")
