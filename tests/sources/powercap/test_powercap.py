@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.sources.machines import metal, old
 from tests.sources.reading import often, opened, value
+from tests.sources.tree import Fabricated, Tree
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -47,6 +48,31 @@ def test_prepare_needs_a_readable_rapl_zone(tmp_path: Path, monkeypatch: pytest.
     assert not powercap.Powercap.prepare(Config()), "no intel-rapl zone has a counter"
     (tmp_path / "powercap" / "intel-rapl:0" / "energy_uj").write_text("5\n")
     assert powercap.Powercap.prepare(Config())
+
+
+@pytest.mark.parametrize(
+    ("energies", "expected"),
+    [
+        pytest.param((41_234_567_890, 41_234_631_002), {"package-1": 41_234.56789}, id="one counter, of AMD"),
+        pytest.param(
+            (41_234_567_890, 39_000_000_000),
+            {"package-1-die-0": 41_234.56789, "package-1-die-1": 39_000.0},
+            id="two counters, of Intel",
+        ),
+        pytest.param((0, 0), {"package-1-die-0": 0.0, "package-1-die-1": 0.0}, id="not known yet"),
+    ],
+)
+def test_dies_with_the_counter_of_their_package_are_counted_once(
+    energies: tuple[int, int], expected: dict[str, float]
+) -> None:
+    machine = Fabricated(Tree())
+    for die, energy in enumerate(energies):
+        zone = f"{FOLDER}/intel-rapl:{die}"
+        machine.tree.files[zone + "/name"] = f"package-1-die-{die}\n"
+        machine.tree.files[zone + "/energy_uj"] = f"{energy}\n"
+    with opened("powercap", machine) as source:
+        found = {series.attributes[c.HW_ID]: energy for series, energy in often(source).items()}
+    assert found == expected
 
 
 def test_zones_for_root_only_are_unavailable_with_a_fix() -> None:

@@ -19,6 +19,8 @@ from opentelemetry.instrumentation.hardware.system.files import names_or_empty, 
 _CLASS = "/sys/class/powercap"
 _PREFIX = "intel-rapl:"
 
+_MIRROR = 2.0  # joules by which two readings of one counter may differ. It is updated every millisecond.
+
 
 class _Zone(NamedTuple):
     """A part of the machine with an energy counter."""
@@ -46,7 +48,8 @@ class Powercap(Source):
         self._files = self.context.drivers.files()
         self._counters: dict[str, tuple[int, int]] = {}
         names = sorted(name for name in names_or_empty(self._files, _CLASS) if name.startswith(_PREFIX))
-        self._zones = [zone for zone in map(self._zone, names) if zone and self._joules(zone) is not None]
+        zones = [zone for zone in map(self._zone, names) if zone and self._joules(zone) is not None]
+        self._zones = self._without_mirrors(zones)
         if not self._zones:
             raise Unavailable(
                 f"no intel-rapl zone in {_CLASS} that this user may read",
@@ -58,7 +61,7 @@ class Powercap(Source):
         label = read_text(self._files, f"{folder}/name")
         kind, _, number = label.partition("-")
         if kind == "package":
-            series = Series(c.HW_ENERGY, {c.HW_ID: label, c.HW_NAME: f"CPU {number}", c.HW_TYPE: "cpu"})
+            series = _package(number)
         elif kind == "dram":
             socket = name.split(":")[1]
             attributes = {c.HW_ID: f"dram-{socket}", c.HW_NAME: f"Memory {socket}", c.HW_TYPE: "memory"}
@@ -68,6 +71,22 @@ class Powercap(Source):
         else:
             return None
         return _Zone(folder, series, read_integer(self._files, f"{folder}/max_energy_range_uj") or 0)
+
+    def _without_mirrors(self, zones: Sequence[_Zone]) -> list[_Zone]:
+        """The zones, with one for each package of which all dies have the same counter.
+
+        AMD's processors count for the whole package, but the kernel makes a zone for each die of Zen 1 and 2, and Linux
+        6.9 and 6.10 for each CCD. Dies of Intel have counters of their own.
+        """
+        packages: dict[str, list[_Zone]] = {}
+        for zone in zones:
+            packages.setdefault(str(zone.series.attributes[c.HW_ID]).partition("-die-")[0], []).append(zone)
+        kept = []
+        for package, dies in packages.items():
+            counts = [self._joules(die) or 0 for die in dies]
+            is_one = len(dies) > 1 and 0 < max(counts) < min(counts) + _MIRROR
+            kept += [dies[0]._replace(series=_package(package.partition("-")[2]))] if is_one else dies
+        return kept
 
     def readings(self) -> Sequence[Reading]:
         return (*super().readings(), Reading(self.read, 0.1, for_spans=True))
@@ -88,3 +107,8 @@ class Powercap(Source):
             wrapped += zone.range or last
         self._counters[zone.folder] = microjoules, wrapped
         return (microjoules + wrapped) / 1e6
+
+
+def _package(number: str) -> Series:
+    """The energy of a processor, or of a die of it."""
+    return Series(c.HW_ENERGY, {c.HW_ID: f"package-{number}", c.HW_NAME: f"CPU {number}", c.HW_TYPE: "cpu"})
