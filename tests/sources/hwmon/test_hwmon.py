@@ -151,6 +151,16 @@ def test_cpu_of_ampere_is_reported(name: str, label: str) -> None:
     assert found == {("package-0", "package"): 38.0}
 
 
+def test_virtual_disks_that_read_0_kelvin_are_no_sensors() -> None:
+    """The disks of EC2 instances: a source that fails again and again would be logged on each of them."""
+    virtual = {"temp1_label": "Composite", "temp1_input": -273_150, "temp1_crit": -273_150}
+    machine = Fabricated(Tree(sensors.driver(0, "nvme", "nvme/nvme0", **virtual)))
+    with pytest.raises(Unavailable, match="no CPU or NVMe temperature"):
+        ids(machine)
+    machine.tree.files |= sensors.driver(1, "nvme", "nvme/nvme1", temp1_label="Composite", temp1_input=31_850)
+    assert ids(machine) == {"nvme1"}
+
+
 def test_driver_without_a_name_is_called_by_its_folder() -> None:
     files = sensors.driver(3, "", temp1_input=41_000)
     machine = Fabricated(Tree({path: text for path, text in files.items() if not path.endswith("/name")}))

@@ -25,8 +25,10 @@ from opentelemetry.instrumentation.hardware.system.files import names_or_empty, 
 _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
 
-# Drivers of GPUs, which the vendors' sources report, and one with the counters of powercap.
-_OTHER_SOURCES: Final = frozenset({"amdgpu", "radeon", "nouveau", "i915", "xe", "blackhole", "wormhole", "amd_energy"})
+# Drivers of GPUs, which the vendors' sources report, and two with the counters of powercap.
+_OTHER_SOURCES: Final = frozenset(
+    {"amdgpu", "radeon", "nouveau", "i915", "xe", "blackhole", "wormhole", "amd_energy", "zenergy"}
+)
 
 # ``hw.type`` by driver; all others measure the board, the case or its power supply.
 _TYPES: Final[Mapping[str, str]] = {
@@ -125,7 +127,8 @@ class Hwmon(Source):
             for name in sorted(self._names(_THERMAL), key=_number):
                 if name.startswith("thermal_zone"):
                     self._add_zone(f"{_THERMAL}/{name}")
-        if not self._used:
+        # The virtual NVMe disks of clouds have a sensor that reads 0 K.
+        if all(self._value(each.path, each.kind) is None for each in (*self._often, *self._slowly)):
             raise Unavailable(
                 f"no CPU or NVMe temperature and no power meter in {_HWMON} and {_THERMAL}",
                 "virtual machines have none; on a physical machine, sensors-detect finds the drivers to load"
