@@ -37,6 +37,8 @@ HYDRA = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1"}
         (TASK, Job("slurm", "42", "slurm:42", 3, 1, 4, 1)),
         # A batch script, which sees the numbers of its allocation but is not a task.
         ({name: value for name, value in TASK.items() if "STEP" not in name}, Job("slurm", "42", "slurm:42")),
+        # An interactive shell, as salloc gives it, and a program that trains in it with processes of its own.
+        (TASK | {"SLURM_STEP_ID": "4294967290", "SLURM_PROCID": "0"}, Job("slurm", "42", "slurm:42")),
         (RANK, Job("torchelastic", "run-7", "torchelastic:run-7:127.0.0.1:29500", 5, 1, 8, 2)),
         (
             RANK | {"TORCHELASTIC_RUN_ID": "none"},

@@ -67,7 +67,8 @@ _RANKS: Final = (  # innermost first
     _Ranks(("WORLD_SIZE",), "RANK", "LOCAL_RANK", "WORLD_SIZE", ("GROUP_RANK", "NODE_RANK")),
     _Ranks((), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     _Ranks(("MPI_LOCALRANKID",), "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"),  # mpiexec of MPICH and Intel
-    # A batch script has SLURM_PROCID=0 and the size of the whole allocation, but it is not a task.
+    # A batch script and an interactive shell have SLURM_PROCID=0, but are no tasks: the script has no step, and that of
+    # the shell is 4294967290, which is no number here.
     _Ranks(("SLURM_STEP_ID",), "SLURM_PROCID", "SLURM_LOCALID", "SLURM_STEP_NUM_TASKS", ("SLURM_NODEID",)),
     _Ranks((), "PMI_RANK", "", "PMI_SIZE"),
     _Ranks((), "PMIX_RANK"),
@@ -79,7 +80,7 @@ def read_job(environ: Mapping[str, str]) -> Job:
     system, identifier, key = _identity(environ)
     for ranks in _RANKS:
         rank = _number(environ, ranks.rank)
-        if rank is not None and all(environ.get(name) for name in ranks.required):
+        if rank is not None and all(_number(environ, name) is not None for name in ranks.required):
             local_rank, world_size = _number(environ, ranks.local_rank), _number(environ, ranks.world_size)
             return Job(system, identifier, key, rank, local_rank, world_size, _number(environ, *ranks.node_rank))
     return Job(system, identifier, key, node_rank=_number(environ, "JOB_COMPLETION_INDEX"))  # Kubernetes
