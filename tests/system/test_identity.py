@@ -93,6 +93,32 @@ def test_machine_id(files: dict[str, str], expected: str | None) -> None:
     assert identity.host(Tree(files)).get("host.id") == expected
 
 
+MACHINE = "3d1219c7c4c5404aaa1f6d2a48adfda4"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "expected"),
+    [
+        ("29 1 8:2 / / rw - ext4 /dev/sda2 rw\n", MACHINE),
+        ("29 1 0:33 / / ro - overlay composefs ro,lowerdir+=/run/ostree/.private/cfsroot-lower\n", MACHINE),
+        ("29 1 8:2 / / rw - ext4 /dev/sda2 rw\n90 29 0:60 / /srv/x rw - overlay overlay rw,upperdir=/a\n", MACHINE),
+        # Enroot, gVisor, and Apptainer in two ways: the machine id is that of the image.
+        ("900 812 0:94 / / rw - overlay overlay rw,lowerdir=/a,upperdir=/b,workdir=/c\n", None),
+        ("18 17 0:19 / / rw - overlay none rw\n", None),
+        ("900 812 0:94 / / ro - overlay overlay ro,lowerdir=/var/apptainer/mnt/session/rootfs\n", None),
+        ("900 812 0:209 /underlay / ro - tmpfs tmpfs rw,size=65536k\n", None),
+        (
+            "900 812 0:94 / / rw - overlay overlay rw,upperdir=/b\n"
+            "901 900 8:2 /etc/machine-id /etc/machine-id ro - ext4 /a rw\n",
+            MACHINE,
+        ),
+    ],
+)
+def test_machine_id_of_an_image_is_not_that_of_the_host(mounts: str, expected: str | None) -> None:
+    files = {"/proc/{pid}/mountinfo": mounts, "/etc/machine-id": f"{MACHINE}\n"}
+    assert identity.host(Tree(files)).get("host.id") == expected
+
+
 def test_creation_time_of_a_process() -> None:
     fields = " ".join(["S", *["0"] * 18, "12345", *["0"] * 5])
     files = {"/proc/stat": "cpu 1\nbtime 1700000000\n", "/proc/77/stat": f"77 (a b) c) {fields}\n"}

@@ -42,6 +42,9 @@ _CONTAINER_IN_MOUNTS: Final = re.compile(
 POD_IN_CGROUP: Final = re.compile(rf"/(?:[^/]*kubepods[^/]*-)?pod{_UID}")
 _POD_IN_MOUNTS: Final = re.compile(rf"/pods/{_UID}/etc-hosts /etc/hosts ")
 _CONTAINER_NAME: Final = re.compile(rf"/pods/{_UID}/containers/([^/ ]+)/[0-9a-f]+ /dev/termination-log ")
+# The root of a container that has none of these, such as of Enroot, gVisor, or Apptainer: an overlay, or its underlay.
+# The overlay of a host that boots an image is called composefs.
+_IMAGE_ROOT: Final = re.compile(r" (?:/ / .* - overlay (?!composefs)|/underlay / )")
 _NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
@@ -57,8 +60,8 @@ def host(files: Files | None) -> dict[str, str]:
     """
     machine = platform.machine().lower()
     paths = ["/etc/machine-id", "/var/lib/dbus/machine-id"]
-    if container(files):
-        mounts = _text(files, "/proc/self/mountinfo")
+    mounts = _text(files, "/proc/self/mountinfo")
+    if container(files) or _IMAGE_ROOT.search(mounts):
         paths = ["/host/etc/machine-id", *(path for path in paths if f" {path} " in mounts)]
     ids = (_text(files, path) for path in paths)
     found = {
