@@ -230,6 +230,15 @@ def test_overlay_is_counted_as_root_only() -> None:
     assert value(found, c.SYSTEM_FILESYSTEM_USAGE, {**where, c.FILESYSTEM_STATE: "reserved"}) == 10
 
 
+def test_root_of_a_rootless_podman() -> None:
+    lines = [
+        "612 560 0:60 / / rw,nodev,relatime - fuse.fuse-overlayfs fuse-overlayfs rw,user_id=0,group_id=0",
+        "613 612 0:61 / /a/overlay/b/merged rw,nodev - fuse.fuse-overlayfs fuse-overlayfs rw,user_id=0,group_id=0",
+    ]
+    with opened("filesystem", _of(*lines)) as source:
+        assert _points(often(source)) == {"/"}
+
+
 def test_read_only_root_of_an_ostree_and_snapshots_of_zfs_are_left_out() -> None:
     """They are always full; the files of the machine are below /sysroot, and in the file system of the snapshot."""
     machine = _of(

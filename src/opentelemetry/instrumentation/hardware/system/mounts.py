@@ -17,8 +17,11 @@ _TEMPORARY = re.compile(
 # Read-only images, which are always full.
 _IMAGES = frozenset({"squashfs", "iso9660", "erofs", "udf", "cramfs"})
 
-# Real file systems that ``/proc/filesystems`` lists as nodev, and overlay, the type of a container's root.
-_UNBACKED = frozenset({"btrfs", "zfs", "overlay", "virtiofs", "fuseblk", "bcachefs"})
+# The types of a container's root: the second is that of a rootless Podman without overlay.
+_OVERLAYS = frozenset({"overlay", "fuse.fuse-overlayfs"})
+
+# Real file systems that ``/proc/filesystems`` lists as nodev.
+_UNBACKED = _OVERLAYS | {"btrfs", "zfs", "virtiofs", "fuseblk", "bcachefs"}
 
 
 class _Entry(NamedTuple):
@@ -45,7 +48,7 @@ def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
     mounts: dict[str, Mount] = {}
     for entry in _visible(list(_entries(mountinfo))):
         mount = entry.mount
-        if mount.type not in real or entry.is_image() or (mount.type == "overlay" and mount.path != "/"):
+        if mount.type not in real or entry.is_image() or (mount.type in _OVERLAYS and mount.path != "/"):
             continue
         if mount.path != "/" and entry.root != "/" and mount.type != "btrfs":
             continue  # a bind mount of a folder
