@@ -151,6 +151,26 @@ def test_cpu_of_ampere_is_reported(name: str, label: str) -> None:
     assert found == {("package-0", "package"): 38.0}
 
 
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("AMD EPYC 7281 16-Core Processor", ["package-0-die-0", "package-0-die-3", "package-1-die-0"]),
+        ("AMD Ryzen Threadripper 2990WX 32-Core Processor", ["package-0-die-0", "package-0-die-3", "package-0-die-4"]),
+        ("AMD EPYC 7351P 16-Core Processor", ["package-0-die-0", "package-0-die-3", "package-1-die-0"]),
+        ("AMD EPYC 9654 96-Core Processor", ["package-0", "package-3", "package-4"]),
+        ("", ["package-0", "package-3", "package-4"]),
+    ],
+)
+def test_dies_of_zen_1_are_not_packages(model: str, expected: list[str]) -> None:
+    """The dies of the first EPYC and Threadripper have a PCI device each."""
+    dies = [
+        sensors.driver(number, "k10temp", f"pci/0000:00:{0x18 + die:x}.3", temp1_label="Tctl", temp1_input=40_000)
+        for number, die in enumerate((0, 3, 4))
+    ]
+    found = _temperatures(*dies, {"/proc/cpuinfo": f"processor\t: 0\nmodel name\t: {model}\nstepping\t: 2\n"})
+    assert list(found) == [(each, "package") for each in expected]
+
+
 def test_virtual_disks_that_read_0_kelvin_are_no_sensors() -> None:
     """The disks of EC2 instances: a source that fails again and again would be logged on each of them."""
     virtual = {"temp1_label": "Composite", "temp1_input": -273_150, "temp1_crit": -273_150}
@@ -203,6 +223,13 @@ def test_power_that_an_acpi_meter_does_not_know_is_absent() -> None:
         machine.tree.files[path] = f"{0xFFFFFFFF * 1000}\n"
         with pytest.raises(OSError, match="no sensor can be read"):
             all_of(source)
+
+
+def test_meter_of_a_machine_that_reads_nothing_is_absent() -> None:
+    """Of HPE if the kernel cannot ask the BMC: the driver returns 0 as the power."""
+    meter = sensors.driver(0, "power_meter", "acpi/ACPI000D:00", power1_average=0, power1_average_interval=300_000)
+    with pytest.raises(Unavailable, match="no power meter"):
+        ids(Fabricated(Tree(meter)))
 
 
 def test_source_fails_if_no_sensor_can_be_read() -> None:

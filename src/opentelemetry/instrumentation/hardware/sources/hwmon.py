@@ -45,6 +45,9 @@ _PACKAGE: Final = tuple(
     map(re.compile, ("(?:Package|Physical) id ([0-9]+)", "Tdie", "Tctl", "SoC Temp.*|temp1 SoC", "temp1"))
 )
 
+# Models with a PCI device for each die, and the highest number of dies of one: EPYC and Threadripper with Zen 1.
+_DIES: Final = ((re.compile("EPYC 7[0-9]{2}1"), 4), (re.compile("Threadripper [12]9"), 8))
+
 # Types of thermal zones that measure a CPU.
 _CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?", re.IGNORECASE)
 
@@ -53,8 +56,12 @@ _INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average
 _LIMITS: Final = {"max": "high.degraded", "crit": "high.critical"}
 
 # Plausible values in base units. A missing temperature sensor reads -128, -61 or 127 °C. An ACPI meter that does not
-# know the power reports 0xFFFFFFFF mW, which older kernels pass on.
-_PLAUSIBLE: Final[Mapping[str, tuple[float, float]]] = {"temp": (-55, 125), "power": (0, 100_000)}
+# know the power reports 0xFFFFFFFF mW, which older kernels pass on, or 0. Only a part of a machine can need no power.
+_PLAUSIBLE: Final[Mapping[str, tuple[float, float]]] = {
+    "temp": (-55, 125),
+    "power": (0, 100_000),
+    "meter": (1e-6, 100_000),
+}
 
 _LONGEST_NAME: Final = 255  # of a driver, a device or a sensor
 
@@ -78,7 +85,7 @@ class _Sensor(NamedTuple):
 
     Attributes:
         path: The file.
-        kind: Temp, fan, in, energy or power.
+        kind: Temp, fan, in, energy, power, or meter for the power of the machine.
         gauges: Series of the value.
         energy: The series of its integral over time.
         limits: Series of limits with their values.
@@ -92,7 +99,7 @@ class _Sensor(NamedTuple):
 
 
 # The files have integers in millidegrees Celsius, rpm, millivolts, microjoules and microwatts.
-_SCALES: Final = {"temp": 1e3, "fan": 1, "in": 1e3, "energy": 1e6, "power": 1e6}
+_SCALES: Final = {"temp": 1e3, "fan": 1, "in": 1e3, "energy": 1e6, "power": 1e6, "meter": 1e6}
 
 
 class Hwmon(Source):
@@ -119,7 +126,7 @@ class Hwmon(Source):
             self._add_driver(f"{_HWMON}/{name}")
         if len(self._meters) == 1:
             meter, path = self._meters[0]
-            self._add(_Sensor(path, "power", (meter._replace(name="machine").series(c.HW_HOST_POWER),)), often=True)
+            self._add(_Sensor(path, "meter", (meter._replace(name="machine").series(c.HW_HOST_POWER),)), often=True)
         elif self._all:  # power supplies or parts of the machine
             for meter, path in self._meters:
                 self._add_other(meter, path, "power", meter.name)
@@ -167,7 +174,7 @@ class Hwmon(Source):
         if kind == "cpu":
             number = next((match[1] for label in labels if (match := _PACKAGE[0].fullmatch(label))), "")
             if driver in ("k10temp", "zenpower") and (slot := re.fullmatch(r".*:([0-9a-f]+)\.[0-7]", device)):
-                number = str(int(slot[1], 16) - 0x18)  # the nodes of AMD's CPUs are PCI devices 18 and up
+                number = self._node(int(slot[1], 16) - 0x18)  # the nodes of AMD's CPUs are PCI devices 18 and up
             number = number or str(self._count[kind])
             self._count[kind] += 1
             return _Component(f"package-{number}", f"CPU {number}", kind)
@@ -177,6 +184,12 @@ class Hwmon(Source):
         if kind == "memory":
             return _Component(f"dimm-{device}", f"DIMM {device}", kind)
         return _Component(f"{driver}-{device}" if device else driver, driver)
+
+    def _node(self, number: int) -> str:
+        """The number of AMD's package that is a node, or those of a package and its die, as powercap has them."""
+        cpus = read_text(self._files, "/proc/cpuinfo")
+        dies = next((dies for model, dies in _DIES if model.search(cpus)), 1)
+        return str(number) if dies == 1 else f"{number // dies}-die-{number % dies}"
 
     def _add_temperature(self, component: _Component, path: str, location: str, often: bool = False) -> None:
         if component.series(c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: location}) in self._used:
