@@ -101,6 +101,10 @@ MACHINE = "3d1219c7c4c5404aaa1f6d2a48adfda4"
     [
         ("29 1 8:2 / / rw - ext4 /dev/sda2 rw\n", MACHINE),
         ("29 1 0:33 / / ro - overlay composefs ro,lowerdir+=/run/ostree/.private/cfsroot-lower\n", MACHINE),
+        (
+            "29 1 0:33 / / rw - overlay overlayroot rw,lowerdir=/media/root-ro,upperdir=/media/root-rw/overlay\n",
+            MACHINE,
+        ),
         ("29 1 8:2 / / rw - ext4 /dev/sda2 rw\n90 29 0:60 / /srv/x rw - overlay overlay rw,upperdir=/a\n", MACHINE),
         # Enroot, gVisor, and Apptainer in two ways: the machine id is that of the image.
         ("900 812 0:94 / / rw - overlay overlay rw,lowerdir=/a,upperdir=/b,workdir=/c\n", None),

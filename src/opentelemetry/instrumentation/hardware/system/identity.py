@@ -43,8 +43,8 @@ POD_IN_CGROUP: Final = re.compile(rf"/(?:[^/]*kubepods[^/]*-)?pod{_UID}")
 _POD_IN_MOUNTS: Final = re.compile(rf"/pods/{_UID}/etc-hosts /etc/hosts ")
 _CONTAINER_NAME: Final = re.compile(rf"/pods/{_UID}/containers/([^/ ]+)/[0-9a-f]+ /dev/termination-log ")
 # The root of a container that has none of these, such as of Enroot, gVisor, or Apptainer: an overlay, or its underlay.
-# The overlay of a host that boots an image is called composefs.
-_IMAGE_ROOT: Final = re.compile(r" (?:/ / .* - overlay (?!composefs)|/underlay / )")
+# The overlays of hosts are called composefs, of an image that is booted, and overlayroot, over the host's own disk.
+_IMAGE_ROOT: Final = re.compile(r" (?:/ / .* - overlay (?!composefs|overlayroot)|/underlay / )")
 _NAMESPACE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
