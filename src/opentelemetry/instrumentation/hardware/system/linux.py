@@ -154,16 +154,13 @@ class LinuxMachine:
 
     def connections(self) -> Mapping[tuple[str, str], int]:
         ipv4, ipv6 = (procfs.sockstat(self._read(f"/proc/net/{name}")) for name in ("sockstat", "sockstat6"))
-        counts: dict[tuple[str, str], int] = {}
-        if "TCP" in ipv4:
-            established = procfs.tcp(self._read("/proc/net/snmp"))
-            if "CurrEstab" in established:
-                counts["tcp", "established"] = established["CurrEstab"]
-            if "tw" in ipv4["TCP"]:
-                counts["tcp", "time_wait"] = ipv4["TCP"]["tw"]
-        if "inuse" in ipv4.get("UDP", {}):
-            counts["udp", ""] = ipv4["UDP"]["inuse"] + ipv6.get("UDP6", {}).get("inuse", 0)
-        return counts
+        tcp, udp = ipv4.get("TCP"), ipv4.get("UDP", {}).get("inuse")
+        counts = {
+            ("tcp", "established"): None if tcp is None else procfs.tcp(self._read("/proc/net/snmp")).get("CurrEstab"),
+            ("tcp", "time_wait"): None if tcp is None else tcp.get("tw"),
+            ("udp", ""): None if udp is None else udp + ipv6.get("UDP6", {}).get("inuse", 0),
+        }
+        return {which: count for which, count in counts.items() if count is not None}
 
     def tcp_retransmits(self) -> int | None:
         return procfs.tcp(self._read("/proc/net/snmp")).get("RetransSegs")
