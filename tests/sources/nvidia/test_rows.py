@@ -543,6 +543,13 @@ def test_pending_page_or_row_repair_is_status_degraded(tmp_path: Path, field: in
         assert now.one("hw.status", hw_type="gpu", hw_state="ok") == 1
 
 
+@pytest.mark.parametrize(("version", "state"), [("615.23", "degraded"), ("610.43", "ok")])
+def test_pending_bank_repair_is_status_degraded_since_615(tmp_path: Path, version: str, state: str) -> None:
+    lines = {"DriverVersion": version, "gpu0.FieldValues.307": "uint 1"}
+    with simulated_gpus(tmp_path, b200(), lines=lines) as machine:
+        assert machine.tick(0).one("hw.status", hw_type="gpu", hw_state=state) == 1
+
+
 @pytest.mark.parametrize(
     ("call", "flags"),
     [

@@ -217,6 +217,7 @@ def test_xml_value_is_parsed(element: str, quantity: str, value: object) -> None
         ("remapped_rows/remapped_row_pending=Yes", "degraded"),
         ("remapped_rows/remapped_row_failure=Yes", "degraded"),
         ("remapped_rows/remapped_row_failure=Perhaps", "ok"),
+        ("remapped_banks/bank_remapper_pending=Yes", "degraded"),
         ("gpu_reset_status/reset_required=Yes", "degraded"),
         ("gpu_reset_status/reset_required=No", "ok"),
         ("gpu_recovery_action=None", "ok"),

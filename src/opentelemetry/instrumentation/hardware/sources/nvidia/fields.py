@@ -206,6 +206,14 @@ RECOVERY: Final = (230, 0)
 # Fields that are not 0 while a repair is pending, or has failed, or the driver requires a recovery action.
 DEGRADED: Final = ((31, 0), (144, 0), (145, 0), RECOVERY)
 
+_DEGRADED_SINCE_615: Final = ((307, 0),)  # a bank of the memory, which Rubin remaps
+
+
+def degraded(driver_version: str) -> Ids:
+    """Return these fields of a version of the driver."""
+    return (*DEGRADED, *_DEGRADED_SINCE_615) if branch(driver_version) >= 615 else DEGRADED
+
+
 # Structures with their version, and the flags of pending or impossible repairs, as indices of words of 32 bits.
 REPAIRS: Final[Mapping[str, tuple[int, tuple[int, ...]]]] = {
     "RepairStatus": (0x0100000C, (1, 2)),  # channel, TPC
@@ -328,6 +336,7 @@ XML: Final[dict[Field, tuple[str, ...]]] = {
     XML_TOTAL: ("fb_memory_usage/total",),
     XML_USED: ("fb_memory_usage/used",),
     TEMPERATURE: ("temperature/gpu_temp",),
+    JUNCTION: ("temperature/gpu_temp_max",),  # since 615
     temperature("memory", least=0): ("temperature/memory_temp",),
     temperature_limit("gpu", "high.critical"): ("temperature/gpu_temp_max_threshold",),
     temperature_limit("gpu", "high.degraded"): ("temperature/gpu_temp_slow_threshold",),
@@ -415,6 +424,9 @@ XML_REASONS: Final[Mapping[Field, tuple[str, ...]]] = {
         "slowdown_hw": "hw_slowdown",
         "sync_boost": "sync_boost",
         "application_clocks": "applications_clocks_setting",
+        "display_clocks": "display_clocks_setting",
+        "board_limit": "board_limit",  # since 615, as the next one
+        "reliability": "reliability",
     }.items()
 }
 
@@ -431,6 +443,7 @@ XML_DEGRADED: Final = (
     "retired_pages/pending_blacklist",
     "remapped_rows/remapped_row_pending",
     "remapped_rows/remapped_row_failure",
+    "remapped_banks/bank_remapper_pending",
     "gpu_reset_status/reset_required",
     "ecc_errors/channel_repair_pending",
     "ecc_errors/tpc_repair_pending",

@@ -11,6 +11,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
     FATAL,
     LOST,
@@ -53,6 +54,7 @@ class Health:
         if not is_detailed:
             self._sums[f.NVLINK_UP] = (((f.NVLINK_STATE, f.EACH_NVLINK),),)
         self.fields = (*self._sums, *f.SRAM_ERRORS)
+        self._degraded = f.degraded(n.driver_version(gpu.nvml))
         self._unsupported: set[str] = set()
         self._is_flagged: dict[str, bool] = {}
         self._often: f.Ids = ()
@@ -88,7 +90,7 @@ class Health:
                 text = f"the driver requires a recovery action: {c.RECOVERY_ACTIONS.get(action, action)}"
                 self._gpu.add_event(c.RECOVERY_EVENT, True, text, {})
             self._action = action
-        is_pending = any(value for code, value in map(self._answers.__getitem__, f.DEGRADED) if not code)
+        is_pending = any(value for code, value in map(self._answers.__getitem__, self._degraded) if not code)
         self._gpu.state = "degraded" if is_pending or any(self._is_flagged.values()) else "ok"
         return self._values()
 
@@ -99,7 +101,7 @@ class Health:
             if code and code not in (*NEVER, *NO_VALUE):
                 raise DriverError(code, value)
             counts[scope] = 0 if code else int(min(value, _MOST_LINKS))
-        often, rarely = {*f.DEGRADED, *chain.from_iterable(f.SRAM_ERRORS.values())}, set()
+        often, rarely = {*self._degraded, *chain.from_iterable(f.SRAM_ERRORS.values())}, set()
         for link in range(counts[f.EACH_NVLINK]):
             if self._is_detailed:
                 self._sums[f.nvlink_up(link)] = (((f.NVLINK_STATE, link),),)

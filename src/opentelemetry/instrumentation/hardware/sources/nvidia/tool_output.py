@@ -97,7 +97,7 @@ def parse(printed: bytes) -> Document:
         attached = facts.get("attached_gpus") or "some"
         reason = str(error).partition(": line")[0]
         problem = f"the output of nvidia-smi ends after {len(gpus)} of {attached} GPUs: {reason}"
-    # The first name is deprecated since 610, which prints that behind the number, in brackets.
+    # The first name is deprecated since 610: 615 says so in a comment; without -x, in brackets behind the number.
     driver = facts.get("driver_version") or facts.get("kmd_version", "")
     return Document(driver, gpus, problem, facts.get("cuda_umd_version") or facts.get("cuda_version", ""))
 
