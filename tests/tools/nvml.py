@@ -868,6 +868,7 @@ def unified(index: int = 0) -> Gpu:
         "Name": "NVIDIA GB10",
         "Architecture": Generation.BLACKWELL.value,
         "CudaComputeCapability": (12, 1),
+        "UtilizationRates": (97, 0),
         "PowerUsage": 14_020,
         "Temperature.0": 48,
         "TemperatureV.0": 48,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from errno import EAGAIN
 from pathlib import Path
@@ -55,6 +56,23 @@ def test_memory_is_missing_while_a_process_list_fails(tmp_path: Path, call: str)
         machine.fake.set_lines({f"gpu0.{call}": listed((11, 5 * MIB))})
         now = machine.ticks(4, 10)
         assert now.one("hw.gpu.memory.usage") == 5 * MIB
+
+
+def test_memory_that_is_never_busy_is_absent(tmp_path: Path) -> None:
+    """GB10 reports 0 % of it also under load, of the GPU and of each process."""
+    share = (os.getpid(), 1_000_000, 90, 0, 3, 4)
+    lines = {
+        "gpu0.UtilizationRates": (96, 0),
+        "gpu0.ComputeRunningProcesses": listed((os.getpid(), 9_000 * MIB)),
+        "gpu0.ProcessUtilization": listed(share),
+    }
+    with simulated_gpus(tmp_path, unified(), lines=lines) as machine:
+        machine.tick(0)
+        now = machine.tick(10, {"gpu0.ProcessUtilization": listed((share[0], 2_000_000, *share[2:]))})
+        assert now.of("hw.gpu.utilization", hw_gpu_task="memory") == {}
+        assert now.one("hw.gpu.utilization", hw_gpu_task="general") == 0.96
+        assert now.values("process.gpu.utilization") == [0.03, 0.04, 0.9]
+        assert machine.unsupported("hw.gpu.utilization (memory): an integrated GPU has no memory of its own")
 
 
 # -- The kernel's files of a Jetson

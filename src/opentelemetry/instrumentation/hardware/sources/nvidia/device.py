@@ -156,10 +156,10 @@ class Gpu(NvmlDevice):
         ]
         if self.facts[c.GPU_TYPE] != "integrated":
             return often, slow
-        # The host replaces some calls of an integrated GPU, and those for a PCIe link are left out.
+        # The host replaces some calls of an integrated GPU, and others are left out.
         files = self._host.jetson.paths()
-        left_out = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL, *f.PCIE_LINK)}
-        self.unsupported |= f.NO_PCIE_LINK
+        left_out = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL, *f.NOT_INTEGRATED)}
+        self.unsupported.update((field.series, reason) for field, reason in f.NOT_INTEGRATED.items())
         often, slow = (
             [call for call in calls if not call.fields or {field.series for field in call.fields} - left_out]
             for calls in (often, slow)
@@ -223,7 +223,8 @@ class Gpu(NvmlDevice):
 
     def _utilization(self) -> Values:
         answer = self.get("UtilizationRates")
-        return {f.GENERAL: answer["gpu"], f.MEMORY_BUSY: answer["memory"]}
+        memory = {} if self.facts[c.GPU_TYPE] == "integrated" else {f.MEMORY_BUSY: answer["memory"]}
+        return {f.GENERAL: answer["gpu"], **memory}
 
     def _samples(self) -> Values | None:
         """Return mean and peak of the driver's samples since the previous reading. It takes several per second."""

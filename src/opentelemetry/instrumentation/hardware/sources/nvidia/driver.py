@@ -182,7 +182,10 @@ class Library(AcceleratorDriver):
             own = program_pids & listed.keys()
             if own:
                 shares = None if self.only_looks else device.shares()
-                yield device, usage(listed, own, shares if shares is not None and program.exist(shares) else None)
+                found = usage(listed, own, shares if shares is not None and program.exist(shares) else None)
+                if device.facts.get(c.GPU_TYPE) == "integrated":
+                    found.pop(f.PROCESS_UTILIZATION[1], None)  # of its memory, always 0 as that of the GPU
+                yield device, found
 
     def holders(self) -> Iterable[tuple[Device, Holders]]:
         """Return the processes that use each GPU, or its MIG instances, as of the newest :meth:`usage`."""

@@ -27,7 +27,6 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
     utilization,
     voltage,
 )
-from opentelemetry.instrumentation.hardware.model import Series
 
 ALL_LINKS: Final = 0xFFFFFFFF  # the scope of an NVLink field that stands for the sum over all links
 
@@ -54,11 +53,12 @@ PCIE_MAX: Final = {
     "MaxPcieLinkGeneration": Field(c.HW_GPU_PCIE_GENERATION_LIMIT, least=1, most=99),
     "MaxPcieLinkWidth": Field(c.HW_GPU_PCIE_WIDTH_LIMIT, unit="x", least=1, most=99),
 }
-PCIE_LINK: Final = (*PCIE_NOW.values(), *PCIE_MAX.values())
-
-# NVML reports one lane of generation 1 for GB10, though: https://github.com/Syllo/nvtop/pull/499.
-NO_PCIE_LINK: Final[dict[Series | str, str]] = {
-    field.series: "an integrated GPU has no PCIe link" for field in PCIE_LINK
+# What NVML reports of an integrated GPU although it has none. Of GB10: one lane of generation 1
+# (https://github.com/Syllo/nvtop/pull/499), and 0 % of its memory also under load
+# (https://github.com/mostlygeek/llama-swap/issues/782).
+NOT_INTEGRATED: Final[Mapping[Field, str]] = {
+    **dict.fromkeys((*PCIE_NOW.values(), *PCIE_MAX.values()), "an integrated GPU has no PCIe link"),
+    MEMORY_BUSY: "an integrated GPU has no memory of its own",
 }
 
 BAR1: Final = (Field(c.HW_GPU_BAR1_USAGE), Field(c.HW_GPU_BAR1_LIMIT))

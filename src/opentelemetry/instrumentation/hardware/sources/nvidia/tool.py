@@ -198,8 +198,8 @@ class SmiGpu(SmiDevice):
         found = {field: value for field, value in found.items() if field.series not in self.integrated}
         host: dict[Field, object] = {}
         if self.facts[c.GPU_TYPE] == "integrated":
-            found = {field: value for field, value in found.items() if field not in f.PCIE_LINK}
-            self.unsupported |= f.NO_PCIE_LINK
+            found = {field: value for field, value in found.items() if field not in f.NOT_INTEGRATED}
+            self.unsupported.update((field.series, reason) for field, reason in f.NOT_INTEGRATED.items())
             memory = shared_memory(self.users, self._host.total_memory()) if self._has_processes else {}
             host = self._host.jetson.values() | {field: size for field, size in memory.items() if size is not None}
         fan = found.pop(f.FAN_RATIO, None)
