@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import patch
 
 from tests.sources.playing import Collected, Playing, playing
@@ -133,6 +133,7 @@ class _Host(Files):
     def __init__(self, files: Mapping[str, str | bytes | OSError]) -> None:
         super().__init__()
         self._tree = Tree(files)
+        self._tree.files = cast("dict[str, str | bytes | OSError]", files)  # not a copy: the test may change them
 
     def physical_memory(self) -> int:
         return MEMORY

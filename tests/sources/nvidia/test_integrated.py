@@ -156,6 +156,16 @@ def test_jetson_with_nvml_has_utilization_clock_and_temperature_from_the_kernel(
         assert machine.up()
 
 
+def test_jetson_files_that_appear_after_nvml_are_read(tmp_path: Path) -> None:
+    """At the start of an Orin, NVML may respond before the kernel's files exist (jetson_stats, pull request 889)."""
+    tree: dict[str, str | bytes | OSError] = {"/sys/module/nvgpu/initstate": "live\n"}
+    with simulated_gpus(tmp_path, orin(), files=tree) as machine:
+        assert machine.tick(0).of("hw.gpu.utilization") == {}
+        tree.update(JETPACK_6)
+        assert values(machine.tick(2)) == VALUES
+        assert machine.up()
+
+
 @pytest.mark.parametrize("name", TREES)
 def test_jetson_without_nvml_is_read_from_the_kernel_alone(name: str) -> None:
     settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": "off"}

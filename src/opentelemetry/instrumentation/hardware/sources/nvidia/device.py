@@ -164,7 +164,7 @@ class Gpu(NvmlDevice):
             [call for call in calls if not call.fields or {field.series for field in call.fields} - left_out]
             for calls in (often, slow)
         )
-        if files:
+        if files or "nvgpu" in str(self.facts.get(c.HW_MODEL)):  # at its start, after NVML
             often.insert(0, Call(self._host.jetson.values, *files))
         slow.append(Call(self._shared_memory, f.MEMORY_USED, f.MEMORY_TOTAL))
         return often, slow

@@ -34,17 +34,17 @@ _MODEL: Final = "/sys/firmware/devicetree/base/model"
 
 
 class Jetson:
-    """The files of the GPU. They are searched at the first use."""
+    """The files of the GPU. They are searched until they are found."""
 
     def __init__(self, files: Files | None) -> None:
         self._files = files
-        self._paths: Mapping[Field, str] | None = None
+        self._paths: Mapping[Field, str] = {}
         self.name = ""
 
     def paths(self) -> Mapping[Field, str]:
         """Return the file of each value; empty if this is no Jetson."""
-        if self._paths is None:
-            self._paths = {} if self._files is None else dict(self._find(self._files))
+        if not self._paths and self._files is not None:
+            self._paths = dict(self._find(self._files))
         return self._paths
 
     def _find(self, files: Files) -> Iterator[tuple[Field, str]]:
