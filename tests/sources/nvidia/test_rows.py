@@ -466,6 +466,16 @@ def test_power_of_memory_and_module_are_components(tmp_path: Path) -> None:
         assert now.one("hw.power", **memory) == 90
 
 
+def test_energy_of_gh200_is_integrated(tmp_path: Path) -> None:
+    """Its counter includes the CPU of the module."""
+    counter = {"FieldValues.83": f"ullong {moving(10**9, 720_000, START)}"}
+    with simulated_gpus(tmp_path, {**gh200(), **counter}) as machine:
+        machine.tick(0)
+        assert machine.tick(2).one("hw.energy", hw_type="gpu") == pytest.approx(2 * 512.6)
+        assert machine.tick(2).one("hw.energy", hw_type="gpu") == pytest.approx(4 * 512.6)
+        assert not machine.unsupported("hw.energy")
+
+
 HEALTHY = 0b0001_10_10_10_10  # no fault, and a correct configuration
 
 

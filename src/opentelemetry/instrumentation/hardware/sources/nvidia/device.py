@@ -101,6 +101,8 @@ class Gpu(NvmlDevice):
             c.GPU_CUDA_VERSION: n.cuda_version(self.nvml),
         }
         self.facts = known(facts)
+        if "GH200" in str(self.facts.get(c.HW_MODEL)):  # it counts the module's: github.com/ml-energy/zeus/pull/172
+            self.counters.discard(_ENERGY.series)
 
     def _type(self) -> str:
         """Return ``integrated`` for a GPU that shares the memory of the host and so reports no memory of its own."""
