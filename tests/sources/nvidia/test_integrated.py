@@ -48,6 +48,15 @@ def test_memory_is_unknown_if_that_of_one_process_is(tmp_path: Path) -> None:
         assert not machine.unsupported("hw.gpu.memory")
 
 
+def test_memory_is_unknown_if_processes_have_no_pid(tmp_path: Path) -> None:
+    """NVML of an Orin answers with empty entries (nv-monitor, pull request 17)."""
+    lists = dict.fromkeys(("gpu0.ComputeRunningProcesses", "gpu0.GraphicsRunningProcesses"), listed((0, 0), (0, 0)))
+    with simulated_gpus(tmp_path, orin(), lines=lists) as machine:
+        now = machine.tick(0)
+        assert now.of("hw.gpu.memory.usage") == {}
+        assert now.one("hw.gpu.memory.limit") == MEMORY
+
+
 @pytest.mark.parametrize("call", ["ComputeRunningProcesses", "GraphicsRunningProcesses"])
 def test_memory_is_missing_while_a_process_list_fails(tmp_path: Path, call: str) -> None:
     with simulated_gpus(tmp_path, unified(), lines={f"gpu0.{call}": refused(10)}) as machine:

@@ -31,9 +31,9 @@ def shared_memory(users: Holders, total: int | None) -> dict[Field, object]:
     """Return used and total memory of a GPU that uses the host's memory.
 
     Used is the sum of its processes, as in nvtop (https://github.com/Syllo/nvtop/issues/511), and unknown if that of
-    one of them is.
+    one of them is, or its PID, which NVML of an Orin leaves out.
     """
-    sizes = [size for size in users.values() if size is not None]
+    sizes = [size for pid, size in users.items() if pid and size is not None]
     return {f.MEMORY_USED: sum(sizes) if len(sizes) == len(users) else None, f.MEMORY_TOTAL: total}
 
 
