@@ -156,6 +156,15 @@ def test_page_of_another_content_type_is_invalid(kind: str) -> None:
     assert str(raised.value).isprintable()
 
 
+@pytest.mark.parametrize("kind", ["text/html; charset=utf-8", "application/json; charset=utf-8"])
+def test_page_of_an_exporter_with_a_wrong_content_type_is_parsed(kind: str) -> None:
+    """As that of Intel's XPU Manager, and of OpenVINO's model server."""
+    assert names(parse("# HELP a Help.\n# TYPE a gauge\na 1\n", kind)) == ["a"]
+    for other in ('{"a": 1}\n', "Not found\n", "\n<!DOCTYPE html>\n", "", "null\n"):
+        with pytest.raises(ValueError, match="unsupported Content-Type"):
+            parse(other, kind)
+
+
 def test_page_that_is_not_utf_8_is_invalid() -> None:
     with pytest.raises(UnicodeError):
         Parser(Filters("end", None)).parse(TEXT, b'a{b="\xff"} 1\n', NOW)

@@ -28,6 +28,9 @@ _NAME = re.compile(
     r'|\{\s*"((?:[^"\\]|\\.){0,1000})")'
 )
 
+# Content types of documents that are not pages, and of some exporters' pages.
+_OTHER_TYPES: Final = ("text/html", "application/json")
+
 # Maximum number of lines of a page that are parsed, and of metric families: several times as many as there may be
 # series.
 _MAX_LINES: Final = 5_000
@@ -170,8 +173,10 @@ class Parser:
         Raises:
             ValueError: The body is not a page of metrics, or is truncated.
         """
-        strict = kind.partition(";")[0].strip().lower() == "application/openmetrics-text"
-        if kind.lower().startswith(("text/html", "application/json", "application/vnd.google.protobuf")):
+        media = kind.partition(";")[0].strip().lower()
+        strict = media == "application/openmetrics-text"
+        is_other = media in _OTHER_TYPES and not body.lstrip().startswith(b"#")
+        if is_other or media == "application/vnd.google.protobuf":
             raise ValueError(f"unsupported Content-Type: {kind[:60]!r}")
         text = body.decode()
         if strict and not f"\n{text}".rstrip("\n").endswith("\n# EOF"):
