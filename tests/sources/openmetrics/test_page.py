@@ -165,6 +165,61 @@ def test_page_of_an_exporter_with_a_wrong_content_type_is_parsed(kind: str) -> N
             parse(other, kind)
 
 
+def test_exemplars_are_dropped_where_the_parser_does_not_allow_them() -> None:
+    """A Go program has them at counters whose name does not end with _total, and calls these unknown."""
+    lines = (
+        'a 1 # {trace_id="x"} 1 1763700000.5',
+        'b{c="d # {",e="}\\" # {"} 2 # {f="g # {"} 1',
+        f'c_total 3 # {{trace_id="{"x" * 200}"}} 1',
+        '{"d.e",f="g # {"} 4 # {} 4',
+        'e{f=" # {"} 5',
+    )
+    page = "\n".join(["# TYPE a unknown", "# TYPE b gauge", "# TYPE c counter", *lines, "# EOF", ""])
+    parsed = parse(page, OPENMETRICS)
+    assert [sample.value for sample in parsed.samples] == [1, 2, 3, 4, 5]
+    assert parsed.samples[1].labels == {"c": "d # {", "e": '}" # {'}
+    assert parsed.invalid == []
+
+
+def test_gauge_and_counter_of_one_name_are_two_metrics() -> None:
+    """Go's client prints the counter heap_bytes_total with the TYPE heap_bytes, beside the gauge heap_bytes."""
+    page = (
+        "# HELP heap_bytes In use.\n# TYPE heap_bytes gauge\nheap_bytes 5\n"
+        "# HELP heap_bytes Ever allocated.\n# TYPE heap_bytes counter\nheap_bytes_total 9\n# EOF\n"
+    )
+    assert [(sample.name, sample.type, sample.help) for sample in parse(page, OPENMETRICS).samples] == [
+        ("heap_bytes", "gauge", "In use."),
+        ("heap_bytes_total", "counter", "Ever allocated."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("family", "sample"),
+    [
+        ("# TYPE a gauge\n# UNIT a seconds\na 1\n", ("a", "gauge")),
+        ("# TYPE a counter\na 1\n", ("a", "counter")),
+        ('# TYPE a counter\na_total{b="c"} NaN\na_total 1\n', ("a_total", "counter")),
+        ('# TYPE a summary\na_count 1\na_sum NaN\na_sum{b="c"} -1\n', ("a_count", "summary")),
+        ("# TYPE a info\na 1\n", ("a", "info")),
+        ("# TYPE a untyped\na 1\n", ("a", "unknown")),
+    ],
+)
+def test_what_only_openmetrics_forbids_is_accepted(family: str, sample: tuple[str, str]) -> None:
+    parsed = parse(f"{family}# EOF\n", OPENMETRICS)
+    assert [(each.name, each.type, each.value) for each in parsed.samples] == [(*sample, 1)]
+    assert parsed.invalid == []
+
+
+def test_timestamps_are_in_seconds_also_where_openmetrics_is_violated() -> None:
+    parsed = parse(f"# TYPE a counter\na 1 {NOW - 10}\n# TYPE b counter\nb 1 {NOW - 400}\n# EOF\n", OPENMETRICS)
+    assert (names(parsed), parsed.stale) == (["a"], 1)
+
+
+def test_counter_in_the_form_of_openmetrics_is_a_counter_in_a_text_page() -> None:
+    parsed = parse('# TYPE a counter\na_total{b="c"} 5\n# EOF\n')
+    assert [(sample.name, sample.type, sample.value) for sample in parsed.samples] == [("a_total", "counter", 5)]
+
+
 def test_page_that_is_not_utf_8_is_invalid() -> None:
     with pytest.raises(UnicodeError):
         Parser(Filters("end", None)).parse(TEXT, b'a{b="\xff"} 1\n', NOW)

@@ -91,13 +91,11 @@ class Openmetrics(Source):
         values: dict[Series, float] = {}
         over_limit = 0
         for sample in paced(page.samples):
-            kind = instrument_kind(sample)
-            if kind is not None:
-                series = self._series_of(sample, kind)
-                if series is None:
-                    over_limit += 1
-                else:
-                    values.setdefault(series, sample.value)  # a duplicate series: keep the first value
+            series = self._series_of(sample, instrument_kind(sample))
+            if series is None:
+                over_limit += 1
+            else:
+                values.setdefault(series, sample.value)  # a duplicate series: keep the first value
         yield self._up(1)
         yield self._duration(seconds)
         yield self._dropped(over_limit + page.beyond + page.stale)

@@ -47,12 +47,10 @@ UNITS: Final = {
 _MAX_HELP: Final = 1000  # maximum characters of a description
 
 
-def instrument_kind(sample: Sample) -> Kind | None:
-    """Return the kind of instrument; None for a sample that is not reported."""
+def instrument_kind(sample: Sample) -> Kind:
+    """Return the kind of instrument."""
     if sample.type in ("counter", "summary"):
-        return None if sample.value < 0 else Kind.COUNTER
-    if sample.type == "gaugehistogram" and sample.name.endswith("_bucket"):
-        return None
+        return Kind.COUNTER
     return Kind.UPDOWN if sample.type in ("info", "stateset") else Kind.GAUGE
 
 

@@ -28,6 +28,9 @@ _NAME = re.compile(
     r'|\{\s*"((?:[^"\\]|\\.){0,1000})")'
 )
 
+# A sample that an exemplar follows. Clients put exemplars where the parser does not allow them.
+_BEFORE_EXEMPLAR = re.compile(r'([^\s{]*(?=[\s{])(?:\s*\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\})?[^#"]*?)\s# \{')
+
 # Content types of documents that are not pages, and of some exporters' pages.
 _OTHER_TYPES: Final = ("text/html", "application/json")
 
@@ -184,31 +187,37 @@ class Parser:
         if text and not strict and not complete and not text.endswith("\n"):
             raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
-        for family in paced(self._families(text, page)):
+        for family in paced(self._families(text, strict, page)):
             page.samples += self._valid(family, strict, now, page)
         return page
 
-    def _valid(self, family: _Family, strict: bool, now: float, page: Page) -> list[Sample]:
-        """Return the samples of a family; without its sums if it is invalid with them, because one is negative."""
-        try:
-            return list(self._samples(family, strict, now, page))
-        except _INVALID as error:
-            page.invalid.append(f"{family.name or 'a family'}: {error}"[:200])
-        others = [line for line in family.lines if not line.startswith(f"{family.name}_sum")]
-        if len(others) == len(family.lines):
-            return []
-        family.lines = others
-        return self._valid(family, strict, now, page)
+    def _valid(self, family: _Family, openmetrics: bool, now: float, page: Page) -> list[Sample]:
+        """Return the samples of a family. What only OpenMetrics forbids, such as a counter of NaN, is no error."""
+        stale = page.stale
+        for strict in dict.fromkeys((openmetrics, False)):
+            page.stale = stale
+            try:
+                return list(self._samples(family, openmetrics, strict, now, page))
+            except _INVALID as error:
+                reason = f"{family.name or 'a family'}: {error}"
+        page.invalid.append(reason[:200])
+        return []
 
-    def _families(self, text: str, page: Page) -> Iterable[_Family]:
-        """Return the metric families with the lines that may match a filter."""
+    def _families(self, text: str, strict: bool, page: Page) -> Iterable[_Family]:
+        """Return the metric families with the lines that may match a filter.
+
+        In OpenMetrics, a gauge and a counter may have the same name, as in each page of a Go program.
+        """
         matching, may_match = self._filters.matching, self._filters.may_match
         families: dict[str, _Family] = {}
         left = _MAX_LINES
         for start, line in paced(_lines(text), 2 * _LINES_PER_PAUSE):
             meta = _META.match(line) if line[:1] == "#" else None
             if meta is not None:
-                family = _kept(_unescaped(meta[2][1:-1]) if meta[2].startswith('"') else meta[2], families)
+                name = _unescaped(meta[2][1:-1]) if meta[2].startswith('"') else meta[2]
+                family = _kept(name, families)
+                if strict and family is not None and meta[1] in family.head:
+                    family = _kept(f"{name}_total", families, name)
                 if family is not None:
                     family.add_meta(*meta.groups())
             if line[:1] == "#":
@@ -232,34 +241,41 @@ class Parser:
                 page.beyond += 1
             elif needs_all or may_match(name, line):
                 left -= 1
+                exemplar = _BEFORE_EXEMPLAR.match(line) if strict and " # {" in line else None
+                line = exemplar[1] if exemplar else line  # noqa: PLW2901
                 family.lines.append(line)
         return families.values()
 
-    def _samples(self, family: _Family, strict: bool, now: float, page: Page) -> Iterator[Sample]:
-        """Parse the lines of a family, and yield its samples that match the filters."""
+    def _samples(self, family: _Family, openmetrics: bool, strict: bool, now: float, page: Page) -> Iterator[Sample]:
+        """Parse the lines of a family, and yield its samples that match the filters and have a plausible value."""
         if not family.lines:
             return
         end = ["# EOF\n"] if strict else []
         for each in self._parsers[strict](paced(chain(family.each(), end))):
+            kind = each.type if strict or family.type != "counter" else "counter"  # also of OpenMetrics's x_total
+            least = 0 if kind in ("counter", "summary") else -_MAX_VALUE
             for name, labels, value, timestamp, *_ in paced(each.samples):
                 if not strict and each.type == "counter":
                     name = family.name  # noqa: PLW2901 - the parser adds _total where the page has none
-                if not isinstance(value, (int, float)) or not -_MAX_VALUE < value < _MAX_VALUE:
+                if not isinstance(value, (int, float)) or not least <= value < _MAX_VALUE:
+                    continue
+                if kind == "gaugehistogram" and name.endswith("_bucket"):
                     continue
                 if not self._filters.matches(name, labels):
                     continue
-                if timestamp is not None and now - float(timestamp) > _MAX_AGE:
+                unit = 1000 if openmetrics and not strict else 1  # that parser takes milliseconds
+                if timestamp is not None and now - float(timestamp) * unit > _MAX_AGE:
                     page.stale += 1
                     continue
                 known = {label: text for label, text in labels.items() if text}
-                yield Sample(name, each.type, each.documentation, each.unit, known, float(value))
+                yield Sample(name, kind, each.documentation, each.unit, known, float(value))
 
 
-def _kept(name: str, families: dict[str, _Family]) -> _Family | None:
-    """Return the family of this name, which is added if there are not too many."""
-    if name not in families and len(families) < _MAX_LINES:
-        families[name] = _Family(name)
-    return families.get(name)
+def _kept(key: str, families: dict[str, _Family], name: str = "") -> _Family | None:
+    """Return the family with this key, which is by default its name. It is added if there are not too many."""
+    if key not in families and len(families) < _MAX_LINES:
+        families[key] = _Family(name or key)
+    return families.get(key)
 
 
 def _unescaped(text: str) -> str:
