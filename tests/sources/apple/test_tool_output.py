@@ -167,6 +167,10 @@ def plausible(tool: str, document: dict[str, object]) -> Mapping[str, Mapping[st
             {"hw.gpu.memory.usage": 5, "hw.temperature gpu": 30.0},
         ),
         ({"inUseSystemMemory": 5.5, "gpuPower": 2}, {"hw.power": 2}),
+        (
+            {"inUseSystemMemory": 5, "m2Gpu1": 4.625, "m2Gpu2": 48.5},
+            {"hw.gpu.memory.usage": 5, "hw.temperature gpu": 48.5},
+        ),
     ],
 )
 def test_apple_gpu_stats_values_that_were_not_measured_are_dropped(
@@ -194,6 +198,9 @@ SLOW = {"hw.gpu.frequency graphics": 338_000_000}
         ({"gpu_freq_mhz": 338, "gpu_active_ratio": 1.00001}, {"gpu0": {"hw.gpu.utilization general": 1.0, **SLOW}}),
         ({"gpu_active_ratio": 1.5, "gpu_freq_mhz": 1}, {"gpu0": {"hw.gpu.frequency graphics": 1_000_000}}),
         ({"temp": {"cpu_temp_avg": 0.0, "gpu_temp_avg": 150.5}}, {}),
+        # Of an M2 Ultra, M3 Ultra and M4 in warm rooms, while the sensors of the GPU are off.
+        ({"temp": {"cpu_temp_avg": 44.0, "gpu_temp_avg": 5.91}}, {"cpu": {"hw.temperature cpu": 44.0}}),
+        ({"temp": {"cpu_temp_avg": 9.8, "gpu_temp_avg": -4.7}}, {}),
         (
             {"fans": [{"rpm": 0, "max_rpm": 0}, {"rpm": 0, "max_rpm": 5}]},
             {"fan1": {"hw.fan.speed": 0, "hw.fan.speed_ratio": 0.0}},

@@ -45,7 +45,9 @@ RENDERER: Final = utilization("renderer")
 TILER: Final = utilization("tiler")
 ACTIVE: Final = utilization("general", "")
 SCALED: Final = utilization("scaled", "")
-TEMPERATURE: Final = temperature("gpu")
+# A sensor that is off reports -5 to 10 degrees. A Mac is made for rooms of 10 degrees or more, and its chip is warmer.
+TEMPERATURE: Final = temperature("gpu", least=10)
+CPU_TEMPERATURE: Final = temperature("cpu", least=10)
 POWER: Final = power(least=1e-12, most=5000)
 IDLE_POWER: Final = power(least=0, most=5000)
 MEMORY_USED: Final = memory_used(least=1)
@@ -109,7 +111,7 @@ MACMON: Final[Mapping[str, tuple[str, Field]]] = {
     "gpu_power": (GPU, IDLE_POWER),
     "gpu_ram_power": (SRAM, POWER),
     "cpu_power": (CPU, POWER),
-    "temp/cpu_temp_avg": (CPU, temperature("cpu")),
+    "temp/cpu_temp_avg": (CPU, CPU_TEMPERATURE),
     "ecpu_freq_mhz": (E_CORES, CPU_SPEED),
     "pcpu_freq_mhz": (P_CORES, CPU_SPEED),
     "ane_power": (ANE, IDLE_POWER),
