@@ -168,8 +168,10 @@ FANS: dict[str, Any] = {
 }
 
 
-def _soc(chip: str) -> dict[str, Any]:
-    return {"soc": {"mac_model": "Mac15,6", "chip_name": chip, "memory_gb": 32, "gpu_cores": 18}}
+def _soc(chip: str, *labels: str) -> dict[str, Any]:
+    """The chip; since 0.7.0 with the kinds of its slower and faster cores."""
+    soc = {"mac_model": "Mac15,6", "chip_name": chip, "memory_gb": 32, "gpu_cores": 18}
+    return {"soc": soc | dict(zip(("ecpu_label", "pcpu_label"), labels))}
 
 
 def macmon(version: str, document: Callable[[int, int], Mapping[str, Any]]) -> Callable[[int], Mac]:
@@ -188,13 +190,24 @@ MACMONS: dict[str, Callable[[int, int], dict[str, Any]]] = {
     "0.6.0": lambda tick, line: STAMP | _rest(tick, line) | _pairs(tick),
     "0.6.1": lambda tick, line: _rest(tick, line) | _pairs(tick) | _soc("Apple M3 Pro") | STAMP,
     "0.7.2": lambda tick, line: (
-        {"cpu_usage_pct": 0.05} | _rest(tick, line) | _pairs(tick) | _soc("Apple M3 Pro") | STAMP
+        {"cpu_usage_pct": 0.05} | _rest(tick, line) | _pairs(tick) | _soc("Apple M3 Pro", "E", "P") | STAMP
     ),
     "0.8.0": lambda tick, line: (
-        _rest(tick, line) | {"gpu_ram_power": 0.25 * tick} | FANS | _named(tick) | _soc("Apple M4 Max") | STAMP
+        _rest(tick, line)
+        | {"gpu_ram_power": 0.25 * tick}
+        | FANS
+        | _named(tick)
+        | _soc("Apple M4 Max", "E", "P")
+        | STAMP
     ),
     "0.8.2": lambda tick, line: (
-        _rest(tick, line) | {"gpu_ram_power": 0.0} | FANS | _named(tick) | _pairs(tick) | _soc("Apple M4 Max") | STAMP
+        _rest(tick, line)
+        | {"gpu_ram_power": 0.0}
+        | FANS
+        | _named(tick)
+        | _pairs(tick)
+        | _soc("Apple M5 Max", "P", "S")
+        | STAMP
     ),
 }
 

@@ -14,13 +14,16 @@ from opentelemetry.instrumentation.hardware.sources.apple import fields as f
 class Part(Device):
     """A part of a Mac.
 
+    Args:
+        given: Its name, if it is called otherwise on this chip.
+
     Attributes:
         values: Values that the tool reported after the last reading.
     """
 
-    def __init__(self, id: str, model: str) -> None:  # noqa: A002 - as in Device
+    def __init__(self, id: str, model: str, given: str | None = None) -> None:  # noqa: A002 - as in Device
         name, kind, parent = f.PARTS.get(id, (id.replace("fan", "Fan "), "fan", ""))
-        super().__init__(id, name, kind, parent)
+        super().__init__(id, given or name, kind, parent)
         self.values: Mapping[Field, Number] = {}
         if id == f.GPU:
             self.facts = {c.HW_VENDOR: "Apple", c.GPU_INDEX: 0, c.GPU_TYPE: "integrated"}

@@ -72,7 +72,7 @@ class AppleDriver(AcceleratorDriver):
         count = len(self._parts)
         for part, values in output.values.items():
             if part not in self._parts:
-                self._parts[part] = Part(part, output.model)
+                self._parts[part] = Part(part, output.model, output.names.get(part))
             self._parts[part].values = values
             self._reported |= {(part, field.series) for field in values}
         return len(self._parts) > count

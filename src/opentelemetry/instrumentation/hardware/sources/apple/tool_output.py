@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
@@ -13,6 +14,9 @@ from opentelemetry.instrumentation.hardware.sources.apple import fields as f
 
 # Prefix of the class names of Apple GPUs. Intel and AMD GPUs report other values under the same keys.
 _AGX = "AGXAccelerator"
+
+# The kinds of cores. The faster ones of an M5 Pro are S (super) cores, and its P cores are the others.
+_CORES = ("E", "P", "S")
 
 _MAX_FANS = 16
 
@@ -25,10 +29,12 @@ class Output(NamedTuple):
     Attributes:
         values: The plausible values by part of the Mac, in the units of the tool.
         model: The name of the chip; "" if unknown.
+        names: The names of parts that are called otherwise on this chip.
     """
 
     values: Mapping[str, Mapping[Field, Number]]
     model: str = ""
+    names: Mapping[str, str] = MappingProxyType({})
 
 
 def parse_stats(text: bytes) -> Output:
@@ -118,7 +124,10 @@ def parse_macmon(line: bytes) -> Output:
             values[fan] = {f.FAN_SPEED: speed, f.FAN_SPEED_RATIO: speed / top}
         elif speed and not top:
             values[fan] = {f.FAN_SPEED: speed}
-    return _output(values, table(document.get("soc")).get("chip_name"))
+    soc = table(document.get("soc"))
+    labels = {part: soc.get(f"{part}_label") for part in (f.E_CORES, f.P_CORES)}
+    names = {part: f"{label} cores" for part, label in labels.items() if label in _CORES}
+    return _output(values, soc.get("chip_name"))._replace(names=names)
 
 
 def mean(outputs: Sequence[Output]) -> Output:
