@@ -92,6 +92,7 @@ def test_body_without_content_length_is_read_to_the_end() -> None:
 def test_chunked_body_is_joined() -> None:
     with Web(raw(CHUNKED + b"4\r\nx 1\n\r\n4\r\ny 2\n\r\n0\r\n\r\n")) as web:
         assert fetch(web.url) == b"x 1\ny 2\n"
+        assert Http(Endpoint("a", web.url)).get()["complete"] is True  # also without a last line feed
 
 
 PACKED = gzip.compress(TEXT.encode(), mtime=0)
@@ -102,6 +103,7 @@ PACKED = gzip.compress(TEXT.encode(), mtime=0)
     [
         *((page("", status=status), f"HTTP status {status}") for status in (204, 304, 401, 404, 500)),
         (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx 1\n"), "truncated"),
+        *((raw(CHUNKED + cut), "IncompleteRead") for cut in (b"4\r\nx 1\n\r\n", b"4\r\nx")),
         (page(zlib.compress(b"x"), Content_Encoding="deflate"), "unsupported Content-Encoding: deflate"),
         *(
             (page(packed, Content_Encoding="gzip"), why)

@@ -63,8 +63,8 @@ class Http:
         """Fetch the page.
 
         Returns:
-            ``type``: the Content-Type; ``body``: the uncompressed bytes; ``complete``: whether it has the length that
-            the server gave; ``seconds``: the duration.
+            ``type``: the Content-Type; ``body``: the uncompressed bytes; ``complete``: whether it has the length or the
+            last chunk that the server gave; ``seconds``: the duration.
 
         Raises:
             TimeoutError: The deadline passed.
@@ -87,7 +87,8 @@ class Http:
                 raise
             if body is not None:
                 self._backoff.succeed()
-                kind, complete = (headers["Content-Type"] or "")[:_TYPE], headers["Content-Length"] is not None
+                kind = (headers["Content-Type"] or "")[:_TYPE]
+                complete = "Content-Length" in headers or "Transfer-Encoding" in headers
                 seconds = round(time.monotonic() - start, 6)
                 return {"type": kind, "body": body, "complete": complete, "seconds": seconds}
             url = urlsplit(urljoin(url.geturl(), headers["Location"]))

@@ -171,7 +171,7 @@ class Parser:
             kind: The Content-Type of the page.
             body: The page.
             now: Unix seconds, to recognize stale samples.
-            complete: Whether the page has the length that the server gave. Else it may be cut off.
+            complete: Whether the page has the length, or the last chunk, that the server gave. Else it may be cut off.
 
         Raises:
             ValueError: The body is not a page of metrics, or is truncated.
