@@ -109,23 +109,23 @@ def gauges(values: Mapping[int, float]) -> list[dict[str, Any]]:
 
 def latency(count: int, mean: float, **labels: str | int) -> dict[str, Any]:
     """A cumulative distribution of microseconds."""
-    named = {"buffer-size" if name == "buffer_size" else name: value for name, value in labels.items()}
     third = count // 3
     buckets = [0, third, third, count - 2 * third]
     distribution = {"count": count, "mean": mean, "buckets": buckets, "bounds": [100.0, 200.0, 400.0]}
-    return sample(named, None, distribution)
+    return sample(labels, None, distribution)
 
 
 def busy_answers(devices: list[int], tick: int, chips: list[int] | None = None, hbm: int = 16) -> dict[str, Any]:
     """A runtime at work, with every metric."""
     chips = chips or devices
     executed = 1000 + 250 * tick
+    sizes = {"collective": "input_size", "compute": "buffer_size"}
     transfers = {
         name: [
-            latency(400 * (place + 1) + 40 * tick, 180.5 + 7 * place, buffer_size="8MB+"),
-            latency(90 * (place + 1) + 9 * tick, 61.25, buffer_size="1MB+"),
+            latency(400 * (place + 1) + 40 * tick, 180.5 + 7 * place, **{sizes.get(kind, "buffer-size"): "8MB+"}),
+            latency(90 * (place + 1) + 9 * tick, 61.25, **{sizes.get(kind, "buffer-size"): "1MB+"}),
         ]
-        for place, name in enumerate(fields.TRANSFERS.values())
+        for place, (kind, name) in enumerate(fields.TRANSFERS.items())
     }
     return {
         fields.DUTY_CYCLE: gauges({chip: 71.5 + 2.5 * tick - place for place, chip in enumerate(chips)}),

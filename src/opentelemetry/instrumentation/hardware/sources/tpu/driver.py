@@ -26,6 +26,8 @@ _SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu
 
 _MAX_QUEUE: Final = 1 << 31
 
+# The names of the label with the buffer size, which differ by version and kind of transfer.
+_BUFFER_SIZES: Final = ("buffer-size", "buffer_size", "input_size")
 _BUFFER_SIZE: Final = r"[0-9a-z.]{1,12}\+?"  # such as ``8mb+``
 _MAX_BUFFER_SIZES: Final = 64  # maximum number of those that are reported separately
 
@@ -154,7 +156,7 @@ class TpuDriver(AcceleratorDriver):
 
     def _buffer_size(self, sample: Sample) -> str:
         """Return the buffer size of a transfer; "" if it is unknown or beyond the maximum number of sizes."""
-        size = sample.label("buffer-size", _BUFFER_SIZE)
+        size = next(filter(None, (sample.label(name, _BUFFER_SIZE) for name in _BUFFER_SIZES)), "")
         if len(self._buffer_sizes) < _MAX_BUFFER_SIZES:
             self._buffer_sizes.add(size)
         return size if size in self._buffer_sizes else ""
