@@ -210,6 +210,13 @@ def test_what_only_openmetrics_forbids_is_accepted(family: str, sample: tuple[st
     assert parsed.invalid == []
 
 
+@pytest.mark.parametrize(("kind", "end"), [(TEXT, ""), (OPENMETRICS, "# EOF\n")])
+def test_unit_is_read_whatever_the_format_and_name(kind: str, end: str) -> None:
+    """OpenTelemetry's exporter for JavaScript prints UNIT on a page in the text format."""
+    parsed = parse(f"# HELP room x\n# UNIT room Cel\n# TYPE room gauge\nroom 20.5\n{end}", kind)
+    assert [(sample.name, sample.unit) for sample in parsed.samples] == [("room", "Cel")]
+
+
 def test_timestamps_are_in_seconds_also_where_openmetrics_is_violated() -> None:
     parsed = parse(f"# TYPE a counter\na 1 {NOW - 10}\n# TYPE b counter\nb 1 {NOW - 400}\n# EOF\n", OPENMETRICS)
     assert (names(parsed), parsed.stale) == (["a"], 1)

@@ -69,7 +69,7 @@ class Sample(NamedTuple):
         name: The name on the page.
         type: Counter, gauge, summary (a histogram as well), info, stateset, gaugehistogram, unknown or untyped.
         help: The description of the family.
-        unit: The unit as Prometheus names it, such as seconds or bytes.
+        unit: The unit on the page, such as seconds or bytes.
         labels: Labels with a value.
         value: A finite number.
     """
@@ -104,7 +104,7 @@ class _Family:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.type = ""
+        self.type = self.unit = ""
         self.head: dict[str, str] = {}
         self.lines: list[str] = []
 
@@ -112,6 +112,8 @@ class _Family:
         """Add a HELP, TYPE or UNIT line. A second one is ignored."""
         if keyword in self.head:
             return
+        if keyword == "UNIT":
+            self.unit = text.strip()
         if keyword == "TYPE":
             self.type = text.strip()
             if self.type == "histogram":  # without buckets, which the parser would miss
@@ -268,7 +270,7 @@ class Parser:
                     page.stale += 1
                     continue
                 known = {label: text for label, text in labels.items() if text}
-                yield Sample(name, kind, each.documentation, each.unit, known, float(value))
+                yield Sample(name, kind, each.documentation, family.unit, known, float(value))
 
 
 def _kept(key: str, families: dict[str, _Family], name: str = "") -> _Family | None:
