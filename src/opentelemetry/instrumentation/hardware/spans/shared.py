@@ -35,7 +35,7 @@ _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
 _SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))  # bytes of the file
 
-_PLACES: Final = 64  # of the first page, which are used: OPEN of them, and then for processes with open spans
+_PLACES: Final = 512  # of the first page: OPEN of them, and then for processes with open spans
 
 _POLL: Final = 0.1  # seconds between two checks of the agent whether a span is open
 
