@@ -77,7 +77,7 @@ class Windows:
 
 def _wait_for_process(reporting: Piped) -> None:
     """Wait until the metrics of the program are in the output of its reporter."""
-    assert any('"process.cpu.time"' in line for line in reporting.stdout)
+    assert any('"process.cpu.time"' in line for line in reporting.stdout), reporting.stderr.read()
 
 
 @pytest.fixture(name="machine")
