@@ -114,7 +114,7 @@ class AgentDemand(Demand):
     @property
     def is_open(self) -> bool:
         """Whether a recorded span of a process that runs is open."""
-        return any(pid and runs(int(pid)) for pid in self._memory[OPEN:])
+        return any(runs(int(pid)) for pid in filter(None, self._memory[OPEN:]))
 
     def room(self) -> Rows:
         """Return empty rows, which the program sees while there is room."""
