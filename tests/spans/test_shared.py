@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.support.stage import Clock
 from opentelemetry.instrumentation.hardware import Config, agent
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series
+from opentelemetry.instrumentation.hardware.spans.demand import OPEN, Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PROCESS, USED
 
@@ -118,6 +120,23 @@ def test_spans_of_each_forked_process_count(descriptor: int) -> None:
         for end in (*orders, *answers):
             os.close(end)
     assert not seen.is_open, "the child was killed while a span was open"
+
+
+def test_two_processes_whose_pids_lead_to_the_same_place_both_count() -> None:
+    """Of 512 numbers, those of two workers may differ by a multiple. The end of one hid the open span of the other."""
+    memory = memoryview(mmap.mmap(-1, 8 * (OPEN + 2))).cast("d")
+    demand = Demand(memory)
+    demand.begin(1, 90.0)
+    child = os.getpid() + 1
+    while (child - os.getpid()) % 2:
+        child = os.fork()
+        if not child:
+            demand.join()
+            demand.begin(2, 91.0)
+            demand.end(2)
+            os._exit(0)
+        os.waitpid(child, 0)
+    assert demand.is_open
 
 
 def test_each_span_asks_an_agent_for_a_reading(descriptor: int) -> None:

@@ -72,6 +72,8 @@ class Demand:
     def begin(self, key: int, now: float) -> bool:
         """Record that a span started. Returns whether a reading is wanted at once. No lock, no wait."""
         self._open.add(key)
+        if self._memory[self._place] not in (0.0, self._pid):  # the PID of another process leads to the same place
+            self._place = next((at for at in range(OPEN, len(self._memory)) if not self._memory[at]), self._place)
         self._memory[self._place] = self._pid
         if now < self.ready:
             return False
