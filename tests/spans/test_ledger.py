@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from itertools import pairwise
 from math import inf, isnan
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,7 +16,7 @@ from tests.support.stage import PATIENT, Clock
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Series
 from opentelemetry.instrumentation.hardware.spans import rows as r
-from opentelemetry.instrumentation.hardware.spans.demand import OPEN, Demand
+from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import Increase, Rows
 
@@ -345,40 +344,6 @@ def test_readings_are_frequent_while_a_span_is_open() -> None:
     demand.end(2)
     demand.end(2)
     assert demand.due(0.1, 100.0, 0.001) == 101.0
-
-
-class Meanwhile(list[float]):
-    """The memory of a demand. When it is set, other threads begin or end spans."""
-
-    def __init__(self, *others: Callable[[], object]) -> None:
-        super().__init__((0.0, -inf, 0.0))
-        self.others = iter(others)
-
-    def __setitem__(self, at: Any, value: Any) -> None:
-        super().__setitem__(at, value)
-        if at == OPEN:
-            before = self[at]
-            next(self.others, lambda: None)()
-            super().__setitem__(at, before)  # this thread was the last one to write
-
-
-def test_readings_stay_frequent_when_a_span_begins_while_the_last_one_ends() -> None:
-    demand: Demand = Demand(Meanwhile(lambda: None, lambda: demand.begin(2, 98.0)))
-    demand.is_tracing = True
-    demand.begin(1, 97.0)
-    demand.end(1)
-    assert demand.is_open
-    demand.end(2)
-    assert not demand.is_open
-
-
-def test_readings_get_seldom_when_two_spans_end_at_the_same_time() -> None:
-    begin_and_end = lambda: demand.begin(2, 98.0), lambda: None, lambda: demand.end(2)
-    demand: Demand = Demand(Meanwhile(lambda: None, *begin_and_end))
-    demand.is_tracing = True
-    demand.begin(1, 97.0)
-    demand.end(1)
-    assert not demand.is_open
 
 
 def test_readings_are_closer_at_the_beginning_of_a_span() -> None:

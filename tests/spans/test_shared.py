@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from math import inf
+from typing import Any
 
 import pytest
 from tests.support.children import descriptors
@@ -14,7 +16,6 @@ from tests.support.stage import Clock
 from opentelemetry.instrumentation.hardware import Config, agent
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series
-from opentelemetry.instrumentation.hardware.spans.demand import OPEN, Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PROCESS, USED
 
@@ -124,8 +125,10 @@ def test_spans_of_each_forked_process_count(descriptor: int) -> None:
 
 def test_two_processes_whose_pids_lead_to_the_same_place_both_count() -> None:
     """Of 512 numbers, those of two workers may differ by a multiple. The end of one hid the open span of the other."""
+    from opentelemetry.instrumentation.hardware.spans.shared import OPEN, ProgramDemand
+
     memory = memoryview(mmap.mmap(-1, 8 * (OPEN + 2))).cast("d")
-    demand = Demand(memory)
+    demand = ProgramDemand(memory)
     demand.begin(1, 90.0)
     child = os.getpid() + 1
     while (child - os.getpid()) % 2:
@@ -136,7 +139,43 @@ def test_two_processes_whose_pids_lead_to_the_same_place_both_count() -> None:
             demand.end(2)
             os._exit(0)
         os.waitpid(child, 0)
-    assert demand.is_open
+    assert [*memory[OPEN:]].count(0.0) == 1, "the child has hidden the span of its parent"
+
+
+class Meanwhile(list[float]):
+    """The memory of a demand. When it is set, other threads begin or end spans."""
+
+    def __init__(self, *others: Callable[[], object]) -> None:
+        super().__init__((0.0, -inf, 0.0))
+        self.others = iter(others)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        super().__setitem__(at, value)
+        if at == len(self) - 1:
+            before = self[at]
+            next(self.others, lambda: None)()
+            super().__setitem__(at, before)  # this thread was the last one to write
+
+
+def test_readings_stay_frequent_when_a_span_begins_while_the_last_one_ends() -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import OPEN, ProgramDemand
+
+    demand: ProgramDemand = ProgramDemand(memory := Meanwhile(lambda: None, lambda: demand.begin(2, 98.0)))
+    demand.begin(1, 97.0)
+    demand.end(1)
+    assert memory[OPEN]
+    demand.end(2)
+    assert not memory[OPEN]
+
+
+def test_readings_get_seldom_when_two_spans_end_at_the_same_time() -> None:
+    from opentelemetry.instrumentation.hardware.spans.shared import OPEN, ProgramDemand
+
+    begin_and_end = lambda: demand.begin(2, 98.0), lambda: None, lambda: demand.end(2)
+    demand: ProgramDemand = ProgramDemand(memory := Meanwhile(lambda: None, *begin_and_end))
+    demand.begin(1, 97.0)
+    demand.end(1)
+    assert not memory[OPEN]
 
 
 def test_each_span_asks_an_agent_for_a_reading(descriptor: int) -> None:

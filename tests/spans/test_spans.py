@@ -20,10 +20,11 @@ from unittest.mock import patch
 import pytest
 from opentelemetry.sdk.metrics import Meter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, Tracer, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, Tracer, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
+from opentelemetry.trace import NonRecordingSpan
 from tests.support.children import PATIENCE, command, run
 from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
@@ -36,6 +37,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
+from opentelemetry.instrumentation.hardware.spans.open_span import OpenSpan
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
 GPU_ATTRIBUTES = {
@@ -466,14 +468,12 @@ def test_provider_that_is_never_global_is_measured_and_not_changed(machine: Call
 def test_uninstrument_restores_the_sdk_and_instrument_measures_again(
     machine: Callable[..., FakeNvml], tracing: Tracing
 ) -> None:
-    original = Tracer.start_span, TracerProvider.__init__
+    original = Tracer.start_span, TracerProvider.__init__, Span.end, NonRecordingSpan.end
     machine(gpu())
     for _ in range(3):
         HardwareInstrumentor().uninstrument()
-        assert (Tracer.start_span, TracerProvider.__init__) == original
-        span = tracing.tracer.start_span("without")
-        assert "end" not in vars(span)
-        span.end()
+        assert (Tracer.start_span, TracerProvider.__init__, Span.end, NonRecordingSpan.end) == original
+        tracing.tracer.start_span("without").end()
         machine(gpu())
     with global_provider(tracing.provider):
         tracing.tracer.start_span("first").end()
@@ -481,21 +481,23 @@ def test_uninstrument_restores_the_sdk_and_instrument_measures_again(
         check_energy(tracing.span_from(begin, end), begin, end)
 
 
+@pytest.mark.parametrize(("owner", "name"), [(Tracer, "start_span"), (Span, "end")])
 def test_method_that_another_package_wraps_meanwhile_stays_wrapped(
-    machine: Callable[..., FakeNvml], tracing: Tracing
+    machine: Callable[..., FakeNvml], tracing: Tracing, owner: type, name: str
 ) -> None:
     machine(gpu())
-    ours, calls = Tracer.start_span, list[str]()
+    ours, calls = getattr(owner, name), list[object]()
 
-    def theirs(self: Tracer, name: str, *args: Any, **kwargs: Any) -> Any:
-        calls.append(name)
-        return ours(self, name, *args, **kwargs)
+    def theirs(*args: Any, **kwargs: Any) -> Any:
+        calls.append(type(args[0]))
+        return ours(*args, **kwargs)
 
-    with patch.object(Tracer, "start_span", theirs):
+    with patch.object(owner, name, theirs):
         HardwareInstrumentor().uninstrument()
         tracing.tracer.start_span("theirs").end()
-        assert Tracer.start_span is theirs
-    assert calls == ["theirs"]
+        assert getattr(owner, name) is theirs
+    assert len(calls) == 1
+    assert tracing.ended().name == "theirs"
     HardwareInstrumentor().instrument(sources=["process"])
     HardwareInstrumentor().uninstrument()
 
@@ -652,7 +654,7 @@ def test_processor_that_may_have_no_thread_leaves_the_spans_alone(
         limited.setattr(threading.Thread, "start", refuse)
         provider.add_span_processor(HardwareSpanProcessor(sources=["process"]))
     span = provider.get_tracer("program").start_span("span")
-    assert "end" not in vars(span)
+    assert id(span) not in OpenSpan.by_id
     span.end()
     provider.shutdown()
     assert [each.message for each in caplog.records] == ["Spans are not measured: can't start new thread"]

@@ -33,6 +33,7 @@ class Recorded(SpanProcessor):
 
     def __init__(self, recorder: SpanRecorder) -> None:
         self.recorder = recorder
+        recorder.watch(only_ends=True)
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        self.recorder.begin(span)
+        self.recorder.begin(span, span.start_time)

@@ -24,7 +24,7 @@ def handle(*_: object) -> None:
 
 def is_finalizing(frame: FrameType | None) -> bool:
     """Whether a finalizer runs, which ignores all exceptions."""
-    while frame is not None and frame.f_code.co_name != "__del__":
+    while frame is not None and frame.f_code.co_name != "forget":
         frame = frame.f_back
     return frame is not None
 

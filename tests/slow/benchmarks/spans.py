@@ -142,9 +142,9 @@ class _Timed(SpanRecorder):
         call()
         return self._spent / 1e3
 
-    def begin(self, span: Span) -> None:
+    def begin(self, span: Span, start: int | None) -> None:
         begin = time.thread_time_ns()
-        super().begin(span)
+        super().begin(span, start)
         self._spent += time.thread_time_ns() - begin
 
     def end(self, *arguments: Any) -> None:

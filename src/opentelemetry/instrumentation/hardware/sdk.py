@@ -93,7 +93,7 @@ def free_attributes(span: Span) -> int | None:
     ``Span.set_attribute`` would drop the oldest attributes of the program for ours.
     """
     limit: int | None = getattr(getattr(span, "_limits", None), "max_span_attributes", None)
-    attributes = span.attributes
+    attributes = getattr(span, "_attributes", None)  # span.attributes takes twice as long
     return None if limit is None or attributes is None else max(0, limit - len(attributes))
 
 

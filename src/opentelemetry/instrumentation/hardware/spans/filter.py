@@ -27,31 +27,28 @@ class SpanFilter:
 
     Args:
         config: The settings ``SPANS_MIN_DURATION`` and ``SPANS_FILTER``.
+
+    Attributes:
+        accepts_all: Whether there is no filter: then :meth:`accepts` need not be called.
+        shortest: Nanoseconds of the shortest span that gets attributes.
+        shortest_root: Those of the shortest root.
     """
 
     def __init__(self, config: Config) -> None:
-        shortest = config.spans_min_duration
-        self._shortest_root = int(1e9 * (shortest or 0.0))
-        self._shortest = max(self._shortest_root, int(1e9 * INTERVAL))
+        self.shortest_root = int(1e9 * (config.spans_min_duration or 0.0))
+        self.shortest = max(self.shortest_root, int(1e9 * INTERVAL))
         self._setting = config.name_of("spans_filter")
         self._rules: list[tuple[int, str, bool]] = []  # a field, a pattern, and whether matching spans are left out
         for word in config.spans_filter or ():
             field, _, pattern = word.removeprefix("-").partition(":")
             self._rules.append((SPAN_FIELDS.index(field), pattern, word.startswith("-")))
+        self.accepts_all = not self._rules
         self._only_excludes = all(is_excluded for _, _, is_excluded in self._rules)
         self._decide = lru_cache(_MOST_NAMES)(self._is_accepted)
         self._refused = 0
 
-    def is_long(self, span: Span, duration: int) -> bool:
-        """Whether a span of so many nanoseconds is long enough."""
-        if duration >= self._shortest:
-            return True
-        return duration >= self._shortest_root and (span.parent is None or span.parent.is_remote)
-
     def accepts(self, span: Span) -> bool:
         """Whether a span matches one of the words, or none of those that begin with "-"."""
-        if not self._rules:
-            return True
         scope = span.instrumentation_scope
         is_accepted = self._decide(span.name, span.kind.name.lower(), scope.name if scope else "")
         if self._refused >= 0:

@@ -1,4 +1,4 @@
-"""TraceHook: observes every TracerProvider of the SDK and every span that starts."""
+"""TraceHook: observes every TracerProvider of the SDK, and every span that starts or ends."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ from collections.abc import Callable
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import NonRecordingSpan, SpanKind
+
+from opentelemetry.instrumentation.hardware.spans.open_span import OpenSpan
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import Span, Tracer, TracerProvider
 
-_Methods: TypeAlias = "tuple[Any, Any, Any]"
+# A class, the name of its method, the method, and what takes its place.
+_Replaced: TypeAlias = "tuple[Any, str, Any, Any]"
 
 
 class TraceHook:
-    """Calls back when a TracerProvider is made or gets a processor, and when a span starts.
+    """Calls back when a TracerProvider is made or gets a processor, and when a span starts or ends.
 
     A SpanProcessor in each provider is not enough: none can be added to a provider that is never global (MLflow,
-    logfire, Phoenix), Phoenix removes all processors when the program adds its first one, and processors do not
-    receive spans that the sampler drops. So ``TracerProvider.__init__``, its ``add_span_processor`` and
-    ``Tracer.start_span`` are replaced.
+    logfire, Phoenix), Phoenix removes all processors when the program adds its first one, processors do not receive
+    spans that the sampler drops, and a span cannot be changed in ``on_end``. So methods of ``TracerProvider``,
+    ``Tracer``, ``Span`` and ``NonRecordingSpan`` are replaced.
 
     Args:
         provider_changed: Called with a provider.
-        recorded: Called with a span that is recorded. It must not raise.
+        recorded: Called with a span that is recorded, and its start time as given to ``Tracer.start_span``. It must not
+            raise.
         dropped: Called with a span that the sampler has dropped, and its name, context, kind, attributes and start time
             as given to ``Tracer.start_span``. It must not raise.
     """
@@ -32,35 +36,52 @@ class TraceHook:
     def __init__(
         self,
         provider_changed: Callable[[TracerProvider], None],
-        recorded: Callable[[Span], None],
+        recorded: Callable[[Span, int | None], None],
         dropped: Callable[..., None],
     ) -> None:
         self._provider_changed = provider_changed
         self._recorded = recorded
         self._dropped = dropped
         self._is_on = False
-        self._replaced: tuple[_Methods, _Methods] | None = None
+        self._replaced: list[_Replaced] = []
 
-    def install(self) -> None:
-        """Begin to call back."""
+    def install(self, only_ends: bool) -> None:
+        """Begin to call back: when open spans end, and unless ``only_ends`` for everything else."""
+        from opentelemetry.sdk.trace import Span, Tracer, TracerProvider
+
         self._is_on = True
-        if self._replaced is not None:
+        if self._replaced:
             return
-        theirs = make, add, start = _methods()
+        self._replace(Span, "end", self._end)
+        self._replace(NonRecordingSpan, "end", self._end)
+        if not only_ends:
+            self._replace(TracerProvider, "__init__", self._change)
+            self._replace(TracerProvider, "add_span_processor", self._change)
+            self._replace(Tracer, "start_span", self._start)
 
-        @wraps(make)
-        def __init__(provider: TracerProvider, *args: Any, **kwargs: Any) -> None:  # noqa: N807
-            make(provider, *args, **kwargs)
+    def remove(self) -> None:
+        """Stop calling back. What another package has wrapped in the meantime stays, and does nothing."""
+        self._is_on = False
+        if all(getattr(owner, name) is ours for owner, name, _, ours in self._replaced):
+            for owner, name, theirs, _ in self._replaced:
+                setattr(owner, name, theirs)
+            self._replaced = []
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        theirs = getattr(owner, name)
+        ours = wraps(theirs)(make(theirs))
+        setattr(owner, name, ours)
+        self._replaced.append((owner, name, theirs, ours))
+
+    def _change(self, change: Any) -> Any:
+        def changed(provider: TracerProvider, *args: Any, **kwargs: Any) -> None:
+            change(provider, *args, **kwargs)
             if self._is_on:
                 self._provider_changed(provider)
 
-        @wraps(add)
-        def add_span_processor(provider: TracerProvider, *args: Any, **kwargs: Any) -> None:
-            add(provider, *args, **kwargs)
-            if self._is_on:
-                self._provider_changed(provider)
+        return changed
 
-        @wraps(start)
+    def _start(self, start: Any) -> Any:
         def start_span(
             tracer: Tracer,
             name: str,
@@ -80,35 +101,21 @@ class TraceHook:
             )
             if self._is_on:
                 if span.is_recording():
-                    self._recorded(span)
+                    self._recorded(span, start_time)
                 else:
                     self._dropped(span, name, context, kind, attributes, start_time)
             return span
 
-        ours = __init__, add_span_processor, start_span
-        _replace(ours)
-        self._replaced = theirs, ours
+        return start_span
 
-    def remove(self) -> None:
-        """Stop calling back. What another package has wrapped in the meantime stays, and does nothing."""
-        self._is_on = False
-        if self._replaced is None:
-            return
-        theirs, ours = self._replaced
-        if _methods() == ours:
-            _replace(theirs)
-            self._replaced = None
+    @staticmethod
+    def _end(end: Any) -> Any:
+        def end_span(span: Any, end_time: int | None = None) -> None:
+            opened = OpenSpan.by_id.pop(id(span), None)
+            try:
+                if opened is not None:
+                    opened.recorder.end(span, end_time, opened)
+            finally:  # also after Ctrl-C
+                end(span, end_time)
 
-
-def _methods() -> _Methods:
-    from opentelemetry.sdk.trace import Tracer, TracerProvider
-
-    return TracerProvider.__init__, TracerProvider.add_span_processor, Tracer.start_span
-
-
-def _replace(methods: _Methods) -> None:
-    import opentelemetry.sdk.trace
-
-    provider: Any = opentelemetry.sdk.trace.TracerProvider
-    tracer: Any = opentelemetry.sdk.trace.Tracer
-    provider.__init__, provider.add_span_processor, tracer.start_span = methods
+        return end_span

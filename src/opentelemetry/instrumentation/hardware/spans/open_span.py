@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import ref
+
+from opentelemetry.trace import SpanContext
 
 from opentelemetry.instrumentation.hardware.spans.operations import Operation
 
@@ -11,64 +13,36 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 
 
-class OpenSpan:
-    """A span that has started. Its :meth:`end` takes the place of the span's.
-
-    Args:
-        recorder: Measures the span when it ends.
-        span: The span.
-        cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
-        pid: The process in which it started.
-        replaced: What a processor had set as the span's end before; None if it is the method of the class.
-        operation: Name, kind and model of a span that is not recorded; None of a recorded one.
+class OpenSpan(ref[Any]):
+    """A span that is measured and has not ended: a weak reference to it, with what was known at its start.
 
     Attributes:
-        has_share: Whether a share of it has begun.
+        by_id: All of this process.
+        key: Its ``id()``.
+        recorder: Measures it when it ends.
+        pid: The process in which it started.
+        start: When it started, in nanoseconds since the epoch.
+        cpu_time: CPU seconds of the process at its start; None if it was made after the fact.
+        parent: Its parent; None of one that is not recorded.
+        share_id: Its ID if it has a share, else 0.
+        operation: Name, kind and model if it is not recorded; None if it is.
     """
 
-    __slots__ = ("_recorder", "_replaced", "_span", "cpu_time", "has_share", "operation", "pid")
+    # No __init__(): a call takes as long as all else that is done at the start of a span.
+    __slots__ = ("cpu_time", "key", "operation", "parent", "pid", "recorder", "share_id", "start")
 
-    def __init__(
-        self,
-        recorder: SpanRecorder,
-        span: Any,
-        cpu_time: float | None,
-        pid: int,
-        replaced: Callable[..., None] | None = None,
-        operation: Operation | None = None,
-    ) -> None:
-        self._recorder = recorder
-        self._span = span
-        self.cpu_time = cpu_time
-        self.pid = pid
-        self._replaced = replaced
-        self.operation = operation
-        self.has_share = False
+    by_id: ClassVar[dict[int, OpenSpan]] = {}
+    key: int
+    recorder: SpanRecorder
+    pid: int
+    start: int
+    cpu_time: float | None
+    parent: SpanContext | None
+    share_id: int
+    operation: Operation | None
 
-    def end(self, end_time: int | None = None) -> None:
-        """End the span."""
-        span = self._span
-        if span is None:  # another thread has ended it
-            return
-        self._span = None
-        try:
-            if self._replaced is None:
-                del span.end
-            else:
-                span.end = self._replaced
-        except AttributeError:  # another thread ends it as well
-            pass
-        try:
-            self._recorder.end(self, span, end_time)
-        except Exception as error:
-            self._recorder.fail(error)
-        finally:  # also after Ctrl-C
-            if end_time is None:  # what replaced it may have no parameter
-                span.end()
-            else:
-                span.end(end_time)
 
-    def __del__(self) -> None:
-        span = getattr(self, "_span", None)  # a signal handler may have raised in __init__
-        if span is not None:
-            self._recorder.forget(self, span)
+def forget(opened: OpenSpan) -> None:
+    """Release a span that the program has dropped without an end. Called by the garbage collector."""
+    if OpenSpan.by_id.pop(opened.key, None) is not None:
+        opened.recorder.forget(opened)

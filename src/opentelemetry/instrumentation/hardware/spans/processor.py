@@ -44,6 +44,7 @@ class HardwareSpanProcessor(SpanProcessor):
     def _start(self, settings: Mapping[str, Any]) -> None:
         if is_disabled(os.environ):
             return
+        self._recorder.watch(only_ends=True)
         config = Config.read(settings)
         if helper():  # a fork server, which has imported the program: its children have sessions of their own
             self._recorder.open(Readings(config))
@@ -53,7 +54,7 @@ class HardwareSpanProcessor(SpanProcessor):
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Begin to measure a span."""
         del parent_context
-        self._recorder.begin(span)
+        self._recorder.begin(span, span.start_time)
 
     def on_end(self, span: ReadableSpan) -> None:
         """Do nothing: the span was changed before its end."""

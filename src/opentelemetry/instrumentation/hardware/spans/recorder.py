@@ -26,7 +26,7 @@ from opentelemetry.instrumentation.hardware.spans.attributes import measured, ro
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
 from opentelemetry.instrumentation.hardware.spans.hook import TraceHook
-from opentelemetry.instrumentation.hardware.spans.open_span import OpenSpan
+from opentelemetry.instrumentation.hardware.spans.open_span import OpenSpan, forget
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation, Operation
 from opentelemetry.instrumentation.hardware.spans.readings import Readings, SessionReadings
 from opentelemetry.instrumentation.hardware.spans.shares import Shares
@@ -39,6 +39,8 @@ _SHARE: Final = c.SPAN_SHARE_ENERGY.name
 _LATE: Final = 100_000_000  # nanoseconds from the start to the creation of a span that is made after the fact
 
 _PATIENCE: Final = 1.0  # seconds for which the first spans of a forked child wait for its session
+
+_, _SPAN_ID, _IS_REMOTE = range(3)  # places in a SpanContext, which is a tuple; its properties are calls of functions
 
 
 class SpanRecorder:
@@ -98,10 +100,11 @@ class SpanRecorder:
         if own is not None and own.pid == os.getpid():
             own.close()
 
-    def watch(self) -> None:
-        """Measure the spans of every TracerProvider of the SDK."""
-        self._hook.install()
-        self._check_global()
+    def watch(self, only_ends: bool = False) -> None:
+        """Measure the spans of every TracerProvider of the SDK; or only those that are given to :meth:`begin`."""
+        self._hook.install(only_ends)
+        if not only_ends:
+            self._check_global()
 
     def _check_global(self) -> None:
         """Expect spans if there is a global TracerProvider. It may have been made before."""
@@ -141,27 +144,36 @@ class SpanRecorder:
 
     # -- the threads of the program
 
-    def begin(self, span: Span) -> None:
-        """Begin to measure a recorded span. Never raises, never waits."""
+    def begin(self, span: Span, start: int | None) -> None:
+        """Begin to measure a recorded span. Never raises, never waits.
+
+        Args:
+            span: The span.
+            start: When it started, in nanoseconds since the epoch; None if it starts now.
+        """
         try:
-            replaced = vars(span).get("end")
-            if type(getattr(replaced, "__self__", None)) is OpenSpan:  # another recorder measures it
-                return
-            begin = span.start_time  # first, because the start of a session takes a while
-            is_late = begin is None or time.time_ns() - begin >= _LATE
+            now = time.time_ns()  # first, because the start of a session takes a while
             if not ((self._is_ready and self._pid == os.getpid()) or self._prepare(span)):
                 return
-            session, shares = self._session, self._dividing
-            if session is None:
+            session, shares, key = self._session, self._dividing, id(span)
+            if session is None or key in OpenSpan.by_id:  # another recorder measures it
                 return
-            opened = OpenSpan(self, span, None if is_late else time.process_time(), self._pid, replaced)
-            span.end = opened.end  # type: ignore[method-assign]
-            if session.demand.begin(id(opened), time.monotonic()):
+            is_late = start is not None and now - start >= _LATE
+            parent: Any = span.parent
+            has_share = not (shares is None or is_late) and (self._filter.accepts_all or self._filter.accepts(span))
+            share_id = span.context[_SPAN_ID] if has_share else 0
+            opened = OpenSpan(span, forget)
+            opened.recorder, opened.key, opened.pid = self, key, self._pid
+            opened.parent, opened.share_id, opened.operation = parent, share_id, None
+            opened.start = now if start is None else start
+            opened.cpu_time = None if is_late else time.process_time()
+            OpenSpan.by_id[key] = opened
+            if shares is not None and share_id:
+                shares.begin(share_id, parent and parent[_SPAN_ID])
+            demand, instant = session.demand, time.monotonic()
+            demand.open.add(key)
+            if instant >= demand.ready and demand.begin(key, instant):
                 session.wake_for_spans()
-            if shares is not None and not is_late and self._filter.accepts(span):
-                parent = span.parent
-                shares.begin(span.get_span_context().span_id, None if parent is None else parent.span_id)
-                opened.has_share = True
         except Exception as error:
             self.fail(error)
 
@@ -171,12 +183,15 @@ class SpanRecorder:
         try:
             if session is None or shares is None or not session.has_started or self._pid != os.getpid():
                 return
-            span_id = span.get_span_context().span_id
+            now, span_id = time.time_ns(), span.get_span_context().span_id
             parent_id = get_current_span(context).get_span_context().span_id
-            is_late = begin is not None and time.time_ns() - begin >= _LATE
+            is_late = begin is not None and now - begin >= _LATE
             if not is_late and span_id != parent_id:  # else its tracer is disabled
-                operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
-                span.end = OpenSpan(self, span, None, self._pid, operation=operation).end
+                opened = OpenSpan(span, forget)
+                opened.recorder, opened.key, opened.pid, opened.start = self, id(span), self._pid, now
+                opened.parent, opened.cpu_time, opened.share_id = None, None, span_id
+                opened.operation = name, kind, (given or {}).get(c.REQUEST_MODEL)
+                OpenSpan.by_id[opened.key] = opened
                 shares.begin(span_id, parent_id or None)
         except Exception as error:
             self.fail(error)
@@ -218,47 +233,44 @@ class SpanRecorder:
         finally:
             starting.release()
 
-    def end(self, opened: OpenSpan, span: Any, end_time: int | None) -> None:
+    def end(self, span: Any, end_time: int | None, opened: OpenSpan) -> None:
         """Measure a span that ends."""
         session = self._session
-        if session is None or opened.pid != os.getpid():
-            return
-        if opened.operation is not None:
-            self._end_share(span, None, opened.operation)
-            return
-        session.demand.end(id(opened))
-        begin, now = span.start_time, time.time_ns()
-        end = now if end_time is None else end_time
-        is_long = begin is not None and self._filter.is_long(span, end - begin)
-        if not (is_long or opened.has_share):
-            return
-        values: dict[str, float | str] = {}
-        if is_long and self._filter.accepts(span):
-            cpu_time = None
-            if opened.cpu_time is not None and now - end < _LATE:
-                cpu_time = time.process_time() - opened.cpu_time
-            values = measured(session.span_rows, begin / 1e9, end / 1e9, cpu_time)
-        if opened.has_share:
-            values.update(self._end_share(span, values.get(_ENERGY)))
-        if values and span.is_recording():
-            free = sdk.free_attributes(span)
-            if len(values) == 1 and free != 0:
-                span.set_attribute(*values.popitem())  # takes half of the time
-            else:
-                span.set_attributes(dict(islice(values.items(), free)))
+        try:
+            if session is None or opened.pid != os.getpid():
+                return
+            demand, share_id = session.demand, opened.share_id
+            demand.open.discard(opened.key)
+            if not demand.open:
+                demand.end(opened.key)
+            now, spans, parent, begin = time.time_ns(), self._filter, opened.parent, opened.start
+            end = now if end_time is None else end_time
+            least = spans.shortest_root if parent is None or parent[_IS_REMOTE] else spans.shortest
+            is_long = opened.operation is None and end - begin >= least
+            if not (is_long or share_id):
+                return
+            values: dict[str, float | str] = {}
+            if is_long and (spans.accepts_all or spans.accepts(span)):
+                cpu_time = None
+                if opened.cpu_time is not None and now - end < _LATE:
+                    cpu_time = time.process_time() - opened.cpu_time
+                values = measured(session.span_rows, begin / 1e9, end / 1e9, cpu_time)
+            if share_id:
+                values.update(self._end_share(span, share_id, values.get(_ENERGY), opened.operation))
+            if values and span.is_recording():  # another thread may have ended it
+                free = sdk.free_attributes(span)
+                if len(values) == 1 and free != 0:
+                    span.set_attribute(*values.popitem())  # takes half of the time
+                else:
+                    span.set_attributes(dict(islice(values.items(), free)))
+        except Exception as error:
+            self.fail(error)
 
-    def _end_share(self, span: Any, energy: Any, operation: Operation | None = None) -> Mapping[str, float | str]:
-        """End the share of a span. Returns its attributes.
-
-        Args:
-            span: The span.
-            energy: Its energy, if it is known.
-            operation: Name, kind and model of a span that is not recorded.
-        """
+    def _end_share(self, span: Any, span_id: int, energy: Any, operation: Operation | None) -> dict[str, float | str]:
+        """End the share of a span, and add it to the metric. Returns its attributes, if the span's energy is known."""
         shares, metric = self.shares, self._metric
         if shares is None:
             return {}
-        span_id = span.get_span_context().span_id
         attributes: Mapping[str, Any] = {}
         if operation is None and (shares.by_tokens or metric is not None):
             attributes = span.attributes or {}
@@ -277,14 +289,14 @@ class SpanRecorder:
             values[c.SPAN_SHARE_METHOD.name] = "tokens" if share.is_weighted else "equal"
         return values
 
-    def forget(self, opened: OpenSpan, span: Any) -> None:
+    def forget(self, opened: OpenSpan) -> None:
         """Release a span that the program has dropped without an end."""
         session, shares = self._session, self.shares
         if session is None or opened.pid != os.getpid():
             return
-        session.demand.end(id(opened))
-        if shares is not None:
-            shares.lose(span.get_span_context().span_id)
+        session.demand.end(opened.key)
+        if shares is not None and opened.share_id:
+            shares.lose(opened.share_id)
 
     def fail(self, error: Exception) -> None:
         """Log a failure once. It never reaches the program, unless a signal handler of the program has raised it."""

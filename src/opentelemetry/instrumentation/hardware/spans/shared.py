@@ -12,13 +12,13 @@ import fcntl
 import mmap
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.settings import Config
-from opentelemetry.instrumentation.hardware.spans.demand import OPEN, Demand
+from opentelemetry.instrumentation.hardware.spans.demand import FRESH, Demand
 from opentelemetry.instrumentation.hardware.spans.readings import Readings
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, LENGTH, Rows
 from opentelemetry.instrumentation.hardware.system import syscalls
@@ -35,7 +35,9 @@ _PAGE: Final = mmap.ALLOCATIONGRANULARITY
 
 _SIZE: Final = _PAGE * (1 + -(-8 * (1 + _ROOMS * LENGTH) // _PAGE))  # bytes of the file
 
-_PLACES: Final = 512  # of the first page: OPEN of them, and then for processes with open spans
+_PLACES: Final = 512  # numbers of the first page
+
+_TRACING, _ASKED, OPEN = range(3)  # what it begins with. From OPEN on, there are places for processes with open spans.
 
 _POLL: Final = 0.1  # seconds between two checks of the agent whether a span is open
 
@@ -77,23 +79,58 @@ def _map(descriptor: int, length: int, offset: int, writable: bool) -> memoryvie
     return numbers if writable else numbers.toreadonly()
 
 
-class ProgramDemand(Demand):
-    """In the program and its forks: whether they have spans. The agent looks every 0.1 s, so it need not be woken.
+class _SharedDemand(Demand):
+    """What the program writes and the agent reads.
 
     Args:
-        descriptor: The file.
+        memory: Whether there is a TracerProvider, when a recorded span started that wants a reading, and the PIDs of
+            the processes that have recorded spans open.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        super().__init__(_map(descriptor, _PAGE, 0, writable=True)[:_PLACES])
+    def __init__(self, memory: MutableSequence[float] | memoryview[float]) -> None:
+        self._memory = memory
+        super().__init__()
 
-    def begin(self, key: int, now: float) -> bool:
-        super().begin(key, now)
-        self.ready = -inf  # no reading of this process sets it again
+    @property
+    def is_tracing(self) -> bool:
+        return self._memory[_TRACING] != 0.0
+
+    @is_tracing.setter
+    def is_tracing(self, is_tracing: bool) -> None:
+        self._memory[_TRACING] = float(is_tracing)
+
+    @property
+    def asked(self) -> float:  # type: ignore[override]
+        return self._memory[_ASKED]
+
+
+class ProgramDemand(_SharedDemand):
+    """In the program and its forks: whether they have spans. The agent looks every 0.1 s, so it need not be woken."""
+
+    def join(self) -> None:
+        super().join()
+        self._pid = os.getpid()
+        self._place = OPEN + self._pid % (len(self._memory) - OPEN)
+
+    def begin(self, key: object, now: float) -> bool:
+        self.open.add(key)
+        if self._memory[self._place] not in (0.0, self._pid):  # the PID of another process leads to the same place
+            self._place = next((at for at in range(OPEN, len(self._memory)) if not self._memory[at]), self._place)
+        self._memory[self._place] = self._pid
+        self._memory[_ASKED] = now
+        self.ready = now + FRESH
         return False
 
+    def end(self, key: object) -> None:
+        self.open.discard(key)
+        is_open = True
+        while is_open != bool(self.open):  # again, if another thread has begun or ended one meanwhile
+            is_open = not is_open
+            self._memory[self._place] = self._pid * is_open
+            self.ready = -inf
 
-class AgentDemand(Demand):
+
+class AgentDemand(_SharedDemand):
     """In the agent: whether the program has spans. Its rows are in the memory that the program reads.
 
     Args:
@@ -140,7 +177,7 @@ class AgentReadings(Readings):
     has_started = True
 
     def __init__(self, descriptor: int, config: Config, program: int | None = None) -> None:
-        super().__init__(config, ProgramDemand(descriptor))
+        super().__init__(config, ProgramDemand(_map(descriptor, _PAGE, 0, writable=True)[:_PLACES]))
         self._memory = _map(descriptor, _SIZE - _PAGE, _PAGE, writable=False)
         self._rows = tuple(Rows(_room(self._memory, room)) for room in range(_ROOMS))
         self._used: Sequence[Rows] = ()
