@@ -463,6 +463,10 @@ def carriers() -> Iterator[list[Callable[[Callable[[], None]], object]]]:
     loop.close()
 
 
+def tokens(count: int) -> dict[str, int]:
+    return {"gen_ai__usage__output_tokens": count} if count else {}
+
+
 def run(program: Simulation, plan: Plan) -> None:
     """Begin and end the spans of a plan."""
     events: list[tuple[float, int, int]] = []
@@ -470,10 +474,9 @@ def run(program: Simulation, plan: Plan) -> None:
         events += [(105.0 + begin, 0, number), (105.0 + begin + length, 1, number)]
     with carriers() as ways:
         for instant, is_end, number in sorted(events):
-            _, _, parent, way, tokens = plan[number]
+            _, _, parent, way, output = plan[number]
             if is_end:
-                more = {"gen_ai__usage__output_tokens": tokens} if tokens else {}
-                ways[way // 3](lambda: program.end(instant, str(number), **more))  # noqa: B023
+                ways[way // 3](lambda: program.end(instant, str(number), **tokens(output)))  # noqa: B023
             else:
                 known = str(parent) if str(parent) in program.spans else None
                 ways[way % 3](lambda: program.start(instant, str(number), known))  # noqa: B023
@@ -496,6 +499,47 @@ def test_energy_is_the_integral_of_power_and_shares_add_up(plan: Plan, seed: int
             assert 0.0 <= found[SHARE] <= found[c.SPAN_ENERGY.name]
     assert program.total() == near(sum(program.found().values()) + program.shares.unattributed)
     assert program.shares._open == {}
+
+
+def test_energy_of_children_that_are_dropped_is_not_that_of_their_parent() -> None:
+    program = Simulation()
+    program.start(110.0, "parent")
+    for number in range(100):
+        program.start(110.0 + 0.1 * number, "dropped", "parent")
+        program.go_to(110.08 + 0.1 * number)
+        del program.spans["dropped"]
+    program.end(120.0, "parent")
+    assert program.found() == {"parent": pytest.approx(200.0, rel=0.02)}
+
+
+@pytest.mark.parametrize("method", ["equal", "tokens"])
+@pytest.mark.parametrize("seed", range(4))
+def test_shares_are_the_same_whenever_the_notes_are_taken_over(seed: int, method: str) -> None:
+    """Short children of long spans, some of them at the same time."""
+    late, at_once = Simulation(wavering(seed), method), Simulation(wavering(seed), method)
+    for program in late, at_once:
+        dice = random.Random(seed)
+        for name in "abc":
+            program.start(105.0 + dice.uniform(0.0, 0.5), name, dice.choice([None, *program.spans]))
+        instant, count = 106.0, 0
+        while instant < 112.0:
+            instant += dice.uniform(0.001, 0.03)
+            short = [name for name in program.spans if name.startswith("short")]
+            if short and dice.random() < 0.5:
+                program.end(instant, dice.choice(short), **tokens(dice.choice([0, 0, 1])))
+            else:
+                count += 1
+                program.start(instant, f"short {count}", dice.choice("abc"))
+            if program is at_once:
+                with program.shares._lock:
+                    program.shares._take_over()
+        for name in reversed([*program.spans]):
+            instant += 0.01
+            program.end(instant, name, **tokens(100 if name in "abc" else 0))
+        program.go_to(120.0)
+        assert program.total() == near(sum(program.found().values()) + program.shares.unattributed)
+    assert late.found() == pytest.approx(at_once.found(), rel=0.03)  # the newest energy is extrapolated
+    assert late.shares.unattributed == pytest.approx(at_once.shares.unattributed, rel=0.03)
 
 
 @pytest.mark.parametrize("method", ["equal", "tokens"])

@@ -210,9 +210,13 @@ class Shares:
         notes = self._notes
         while notes and notes[0][0] <= until:
             instant, span_id, parent_id, end = notes.popleft()
+            parent = None if parent_id is None else self._open.get(parent_id)
+            is_leaf = parent is not None and parent.since is not None
+            if is_leaf and not self.by_tokens and notes and notes[0][1] == span_id and notes[0][3] is _GIVEN:
+                notes.popleft()  # without this child, the parent claims the same
+                continue
             self._advance(instant, _EDGE)
             if end is None:
-                parent = None if parent_id is None else self._open.get(parent_id)
                 if parent is not None:
                     if parent.since is not None:
                         self._claim(parent, 0.0)
