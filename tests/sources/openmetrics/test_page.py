@@ -165,6 +165,25 @@ def test_page_of_an_exporter_with_a_wrong_content_type_is_parsed(kind: str) -> N
             parse(other, kind)
 
 
+@pytest.mark.parametrize(("kind", "end"), [(TEXT, ""), (OPENMETRICS, "# EOF\r\n")])
+def test_page_of_windows_keeps_its_types(kind: str, end: str) -> None:
+    """It begins with a byte order mark, and its lines end with CR and LF."""
+    parsed = parse(f"\ufeff# TYPE a counter\r\na_total 1\r\n{end}", kind)
+    assert [(sample.name, sample.type) for sample in parsed.samples] == [("a_total", "counter")]
+    assert parsed.invalid == []
+
+
+@pytest.mark.parametrize("text", ['{"status": "ok"}\n', '"# TYPE a counter\\na 1\\n"\n', "<html>\n<p>Sign in</p>\n"])
+def test_document_that_is_called_a_page_is_invalid(text: str) -> None:
+    """As that of llama.cpp in November 2025, whose page was a JSON string."""
+    for kind in (TEXT, ""):
+        with pytest.raises(ValueError, match="the page has no metrics"):
+            parse(text, kind)
+    for page in ("# TYPE a counter\na one\n", "a 1\na[0] 1\n", "# No models are loaded\n"):
+        assert names(parse(page, words=["other"])) == []
+        assert set(names(parse(page))) <= {"a"}
+
+
 def test_exemplars_are_dropped_where_the_parser_does_not_allow_them() -> None:
     """A Go program has them at counters whose name does not end with _total, and calls these unknown."""
     lines = (

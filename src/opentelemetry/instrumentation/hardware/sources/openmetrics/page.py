@@ -183,14 +183,18 @@ class Parser:
         is_other = media in _OTHER_TYPES and not body.lstrip().startswith(b"#")
         if is_other or media == "application/vnd.google.protobuf":
             raise ValueError(f"unsupported Content-Type: {kind[:60]!r}")
-        text = body.decode()
-        if strict and not f"\n{text}".rstrip("\n").endswith("\n# EOF"):
+        text = body.decode().removeprefix("\ufeff")  # servers on Windows write a byte order mark, and \r before each \n
+        if strict and not f"\n{text}".rstrip("\r\n").endswith("\n# EOF"):
             raise ValueError("the page is cut off: it does not end with # EOF")
         if text and not strict and not complete and not text.endswith("\n"):
             raise ValueError("the page is cut off: it does not end with a line feed")
         page = Page()
-        for family in paced(self._families(text, strict, page)):
+        families = self._families(text, strict, page)
+        for family in paced(families):
             page.samples += self._valid(family, strict, now, page)
+        is_known = page.samples or not self._filters.match_all or any(family.head for family in families)
+        if page.invalid and not is_known:
+            raise ValueError("the page has no metrics")
         return page
 
     def _valid(self, family: _Family, openmetrics: bool, now: float, page: Page) -> list[Sample]:
