@@ -231,8 +231,8 @@ def metal(tick: int, energy: bool = True, cores: int = 64) -> Fabricated:
     }
     if energy:
         files |= _powercap(tick) | infiniband(tick)
-    for number, state in enumerate("RRSSSDIITtZ"):
-        files[f"/proc/{STRANGER + number}/stat"] = f"{STRANGER + number} (a b) c) {state} 1 1 1 0\n"
+    for pid, state in zip((1, *range(STRANGER, STRANGER + 10)), "SRRSSDIITtZ"):
+        files[f"/proc/{pid}/stat"] = f"{pid} (a b) c) {state} 1 1 1 0\n"
     files |= _plain_process(tick)
     files["/proc/{pid}/cgroup"] = "0::/user.slice/user-1000.slice/session-3.scope\n"
     files["/proc/{pid}/mountinfo"] = mountinfo(("0:26", "/", "/sys/fs/cgroup", "cgroup2", "cgroup2"), ROOT, DATA)

@@ -276,6 +276,19 @@ def test_unreadable_proc_file_loses_only_its_metrics(path: str, damage: str) -> 
     assert len(rows) <= 12, f"lost with {path}: {sorted(row.name for row in rows)}"
 
 
+def test_processes_are_not_counted_where_those_of_others_are_hidden() -> None:
+    """/proc has the option hidepid: 1 forbids to read them, 2 hides them. On Android, SELinux does."""
+    whole = _read(metal(0), detail="processes")
+    for hidden in (PermissionError(13, "Permission denied"), None):
+        machine = metal(0)
+        files = machine.tree.files
+        del files["/proc/1/stat"]
+        if hidden is not None:
+            files["/proc/1/stat"] = hidden
+        left = _read(machine, detail="processes")
+        assert {series.metric for series in whole} - {series.metric for series in left} == {c.SYSTEM_PROCESS_COUNT}
+
+
 # Without /proc/meminfo: one read returns all of it, and some of its lines are optional.
 @pytest.mark.parametrize("path", [path for path in TABLES if path != "/proc/meminfo"])
 def test_truncated_proc_file_gives_no_wrong_value(path: str) -> None:

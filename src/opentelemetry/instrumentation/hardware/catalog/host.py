@@ -219,7 +219,7 @@ SYSTEM_UPTIME = gauge(
 SYSTEM_PROCESS_COUNT = updown(
     "system.process.count", "{process}", (PROCESS_STATE,),
     "Number of processes by state.",
-    source="/proc/{pid}/stat of all processes, read at most every 10 s; absent on other systems",
+    source="/proc/{pid}/stat of all processes, read at most every 10 s; absent where others are hidden; Linux only",
     opt_in="processes",
 )
 SYSTEM_PRESSURE_TIME = counter(

@@ -169,12 +169,12 @@ class LinuxMachine:
 
     def process_states(self) -> Mapping[str, int]:
         counts: dict[str, int] = {}
-        for name in names_or_empty(self._files, "/proc"):
-            if name.isdigit():
-                with suppress(OSError):  # the process has ended
-                    state = procfs.state(self._files.read(f"/proc/{name}/stat"))
-                    if state:
-                        counts[state] = counts.get(state, 0) + 1
+        is_whole = self._read("/proc/1/stat")  # else the processes of others are hidden, by hidepid or Android
+        for name in filter(str.isdigit, names_or_empty(self._files, "/proc") if is_whole else ()):
+            with suppress(OSError):  # the process has ended
+                state = procfs.state(self._files.read(f"/proc/{name}/stat"))
+                if state:
+                    counts[state] = counts.get(state, 0) + 1
         return counts
 
     def pressure(self) -> Mapping[tuple[str, str], float]:
