@@ -176,6 +176,14 @@ def test_redirect_to_another_server_is_refused(tmp_path: Path) -> None:
         assert other.requests == []
 
 
+def test_redirect_may_leave_out_the_default_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nginx does. A host name has no case."""
+    with Web(moved(["http://metrics.example/other"])) as web:
+        here = socket.getaddrinfo("127.0.0.1", web.port, type=socket.SOCK_STREAM)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: here)
+        assert fetch("http://Metrics.example:80/metrics") == TEXT.encode()
+
+
 def test_redirect_loop_is_refused() -> None:
     with Web(moved(["/a", "/b", "/c", "/d"])) as web, pytest.raises(DriverError, match="more than 2 redirects"):
         fetch(web.url)

@@ -92,18 +92,17 @@ class Http:
                 seconds = round(time.monotonic() - start, 6)
                 return {"type": kind, "body": body, "complete": complete, "seconds": seconds}
             url = urlsplit(urljoin(url.geturl(), headers["Location"]))
-            if (url.scheme, url.netloc) != (self._url.scheme, self._url.netloc):
+            if _server(url) != _server(self._url):
                 raise DriverError(0, "redirect to another server is not followed; set url to that server's address")
         raise DriverError(0, f"more than {_REDIRECTS} redirects")
 
     def _fetch(self, url: SplitResult, deadline: float) -> tuple[Message, bytes | None]:
         """Return headers and body; None for the body of a redirect."""
-        host = url.hostname or ""
-        port = url.port or (443 if url.scheme == "https" else 80)
+        scheme, host, port = _server(url)
         headers = self._headers(url)
         with closing(_connected(host, port, deadline)) as plain:
             plain.settimeout(_left(deadline))
-            with closing(self._encrypted(plain, host) if url.scheme == "https" else plain) as connected:
+            with closing(self._encrypted(plain, host) if scheme == "https" else plain) as connected:
                 connection = HTTPConnection(host, port)
                 limited = _Limited(connected, deadline, _HEAD)
                 connection.sock = cast(socket.socket, limited)
@@ -179,6 +178,11 @@ class Http:
         if response.length or (gzip is not None and not gzip.eof):
             raise DriverError(0, "the page is truncated")
         return bytes(body)
+
+
+def _server(url: SplitResult) -> tuple[str, str, int]:
+    """Scheme, host in lower case and port: a server may leave out the default port in a redirect."""
+    return url.scheme, url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
 
 
 def _token(path: str) -> str:
