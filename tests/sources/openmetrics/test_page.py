@@ -184,8 +184,12 @@ def test_document_that_is_called_a_page_is_invalid(text: str) -> None:
         assert set(names(parse(page))) <= {"a"}
 
 
-def test_exemplars_are_dropped_where_the_parser_does_not_allow_them() -> None:
-    """A Go program has them at counters whose name does not end with _total, and calls these unknown."""
+@pytest.mark.parametrize("kind", [OPENMETRICS, TEXT])
+def test_exemplars_are_dropped_where_the_parser_does_not_allow_them(kind: str) -> None:
+    """A Go program has them at counters whose name does not end with _total, and calls these unknown.
+
+    Others have them in the text format, where their value or time would be taken for the sample's time.
+    """
     lines = (
         'a 1 # {trace_id="x"} 1 1763700000.5',
         'b{c="d # {",e="}\\" # {"} 2 # {f="g # {"} 1',
@@ -194,7 +198,7 @@ def test_exemplars_are_dropped_where_the_parser_does_not_allow_them() -> None:
         'e{f=" # {"} 5',
     )
     page = "\n".join(["# TYPE a unknown", "# TYPE b gauge", "# TYPE c counter", *lines, "# EOF", ""])
-    parsed = parse(page, OPENMETRICS)
+    parsed = parse(page, kind)
     assert [sample.value for sample in parsed.samples] == [1, 2, 3, 4, 5]
     assert parsed.samples[1].labels == {"c": "d # {", "e": '}" # {'}
     assert parsed.invalid == []

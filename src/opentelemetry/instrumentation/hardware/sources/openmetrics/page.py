@@ -247,7 +247,7 @@ class Parser:
                 page.beyond += 1
             elif needs_all or may_match(name, line):
                 left -= 1
-                exemplar = _BEFORE_EXEMPLAR.match(line) if strict and " # {" in line else None
+                exemplar = _BEFORE_EXEMPLAR.match(line) if " # {" in line else None
                 line = exemplar[1] if exemplar else line  # noqa: PLW2901
                 family.lines.append(line)
         return families.values()
