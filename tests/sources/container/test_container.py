@@ -338,6 +338,20 @@ def test_hierarchy_of_the_host_is_not_that_of_a_container_with_a_namespace() -> 
         assert value(all_of(container), c.CONTAINER_CPU_TIME) == 5.0
 
 
+def test_root_groups_of_the_host_are_not_those_of_a_sandbox_with_a_namespace() -> None:
+    """As in Bubblewrap with cgroup version 1, where only the memory group of its parent is not the root."""
+    files: dict[str, str | bytes | OSError] = {"/.dockerenv": "", TOP + "/cpuacct/cpuacct.usage": "77000000000000\n"}
+    files["/proc/{pid}/cgroup"] = "4:memory:/\n2:cpuacct:/\n1:cpu:/\n0::/\n"
+    roots = {"memory": "/../..", "cpuacct": "/", "cpu": "/"}
+    mounts = [("0:30", root, f"{TOP}/{name}", "cgroup", f"cgroup rw,{name}") for name, root in roots.items()]
+    files["/proc/{pid}/mountinfo"] = mountinfo(*mounts)
+    with pytest.raises(Unavailable, match=NOT_MOUNTED), opened("container", Fabricated(Tree(files))):
+        pass
+    files["/proc/{pid}/mountinfo"] = mountinfo(*mounts[1:])
+    with opened("container", Fabricated(Tree(files))) as container:
+        assert value(all_of(container), c.CONTAINER_CPU_TIME) == 77_000.0
+
+
 def test_group_below_a_root_outside_of_the_namespace_is_found() -> None:
     files = {**BUSY_HOST, "/proc/{pid}/cgroup": "0::/../../../../batch/job\n"}
     files |= {"/proc/{pid}/mountinfo": mountinfo(OF_HOST), TOP + "/batch/job/cpu.stat": "usage_usec 3000000\n"}

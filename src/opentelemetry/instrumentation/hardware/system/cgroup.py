@@ -136,9 +136,10 @@ class Cgroup:
         paths = _paths(text)
         mounts = _mounts(mountinfo.decode(errors="surrogateescape"))
         hierarchies = [_hierarchy(controller, paths, mounts) for controller in ("cpu", "cpuacct", "memory")]
-        if any(len(each.folders) > 1 for each in hierarchies):
+        if any(len(each.folders) > 1 or (each.version == 1 and not each.folders) for each in hierarchies):
             # Version 1 has a group for each controller. If the process is in the root group of some controllers only,
-            # these are ignored: a root group has the numbers of the whole machine.
+            # these are ignored: a root group has the numbers of the whole machine. A group outside of its namespace has
+            # no folder.
             hierarchies = [
                 _Hierarchy() if each.version == 1 and len(each.folders) == 1 else each for each in hierarchies
             ]
