@@ -318,11 +318,20 @@ def test_names_that_change_with_each_page_take_little_memory() -> None:
     assert kept < 5_000_000
 
 
-@pytest.mark.parametrize("line", ['a b{c="d"} 1', 'a[b]{c="d"} 1', "x" * 1001 + " 1", "a[0] 1"])
-def test_line_without_a_valid_name_is_dropped(line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('a b{c="d"} 1', "'a'"),
+        ('a[b]{c="d"} 1', "'a[b]'"),
+        ("x" * 1001 + " 1", f"'{'x' * 60}'"),
+        ("  a.b 1", "'a.b'"),
+        ("\x1b[2J 1", r"'\x1b[2J'"),
+    ],
+)
+def test_line_without_a_valid_name_is_dropped(line: str, shown: str) -> None:
     parsed = parse(f"{line}\ngood 1\n")
     assert names(parsed) == ["good"]
-    assert parsed.invalid == ["a line without a valid name"]
+    assert parsed.invalid == [f"{shown} is not a valid line"]
 
 
 def test_quoted_utf_8_metric_name_is_parsed() -> None:

@@ -230,8 +230,8 @@ class Parser:
                 continue
             match = _NAME.match(line)
             if match is None:
-                if line.strip():
-                    page.invalid.append("a line without a valid name")
+                if words := line.strip()[:60].split():  # without labels and value, which change
+                    page.invalid.append(f"{words[0].partition('{')[0]!r} is not a valid line")
                 continue
             name = match[1] or _unescaped(match[2])
             family, is_parsed = _family_of(name, families)
