@@ -554,6 +554,31 @@ def test_proxied_endpoint_is_not_connected_to(monkeypatch: pytest.MonkeyPatch, r
 
 
 @pytest.mark.parametrize(
+    ("variable", "direct", "used"),
+    [
+        ("grpc_proxy", "", True),
+        ("https_proxy", "", True),  # also for http://
+        ("http_proxy", "ocalhost", True),
+        ("HTTP_PROXY", "", False),
+        ("http_proxy", "x.example, localhost", False),
+    ],
+)
+def test_proxy_that_grpc_uses_is_named_beside_a_collector_that_runs(
+    variable: str, direct: str, used: bool, refusing: str
+) -> None:
+    with grpc_receiver(Answers()) as url:
+        named = url.replace("127.0.0.1", "localhost")
+        status, findings = examined({ENDPOINT: named, variable: refusing, "no_proxy": direct})
+    assert subject(findings, "connection").text == (
+        f"not tested, because the exporter uses the proxy in {variable}" if used else "connected"
+    )
+    assert [each.text.partition(",")[0] for each in wrong(findings)] == (
+        [f"test export failed: no connection to the proxy in {variable}"] if used else []
+    )
+    assert status == int(used)
+
+
+@pytest.mark.parametrize(
     ("url", "protocol", "right"),
     [
         ("http://c.example:4318", "grpc", "http/protobuf"),

@@ -255,6 +255,16 @@ def test_proxy_that_is_down_is_named(stack: ExitStack, monkeypatch: pytest.Monke
     assert sentence == f"cannot connect to URL ({reason}); waiting for a Collector"
 
 
+def test_proxy_that_is_down_is_named_for_grpc(stack: ExitStack, monkeypatch: pytest.MonkeyPatch, refusing: str) -> None:
+    url = stack.enter_context(grpc_receiver(Answers())).replace("127.0.0.1", "localhost")
+    for name in ("no_grpc_proxy", "no_proxy", "grpc_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", refusing)
+    monkeypatch.setenv("NO_PROXY", "localhost")  # gRPC does not read it
+    reason = "no connection to the proxy in http_proxy, which gRPC uses unless no_proxy has localhost"
+    assert failed(stack, GRPC, url) == f"cannot connect to URL ({reason}); waiting for a Collector"
+
+
 def test_path_that_is_in_the_wrong_variable_is_named(stack: ExitStack) -> None:
     url = stack.enter_context(http_receiver(Answers(404)))
     assert "OTEL_EXPORTER_OTLP_ENDPOINT must not" in failed(stack, HTTP, f"{url}/v1/metrics")

@@ -152,7 +152,9 @@ def _connection(where: exporters.Destination) -> Iterator[Finding]:
         start = "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT"
         yield Finding(part, "wrong", "connection", f"cannot connect to {where.url}: {down.reason}", start)
         return
-    yield Finding(part, "ok", "connection", "connected")
+    name = exporters.proxy(where)
+    text = f"not tested, because the exporter uses the proxy in {name}" if name else "connected"
+    yield Finding(part, "ok", "connection", text)
     failure = _request_failure(where)
     if failure is None:
         yield Finding(part, "ok", "request", "test export accepted")

@@ -12,7 +12,7 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure
+from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, grpc_proxy
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, cause
 from opentelemetry.instrumentation.hardware.sdk import configurator
 from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean
@@ -121,11 +121,8 @@ def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | No
         return Failure("it is not a valid address, such as http://collector:4317", is_unreachable=True)
     if address is None:
         return None
-    if where.variable:
-        from urllib.request import getproxies, proxy_bypass
-
-        if (urlsplit(where.url).scheme or "http") in getproxies() and not proxy_bypass(address[0]):
-            return None
+    if where.variable and proxy(where):
+        return None
     reason = ""
     try:
         for found in _resolved(*address, seconds):
@@ -139,6 +136,19 @@ def connection_failure(where: Destination, seconds: float = 2.0) -> Failure | No
         reason = cause(error)
     known = failure(reason)
     return known if known.is_unreachable else Failure(reason, is_unreachable=True)
+
+
+def proxy(where: Destination) -> str:
+    """Return the variable with the proxy that the exporter connects through; "" if it uses none."""
+    address = where.address
+    if address is None:
+        return ""
+    if where.protocol == "grpc":
+        return grpc_proxy(address[0])
+    from urllib.request import getproxies, proxy_bypass
+
+    scheme = urlsplit(where.url).scheme or "http"
+    return f"{scheme}_proxy" if scheme in getproxies() and not proxy_bypass(address[0]) else ""
 
 
 def _resolved(host: str, port: int, seconds: float) -> list[tuple[str, int]]:

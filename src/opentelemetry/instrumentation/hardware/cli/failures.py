@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 
@@ -99,6 +100,19 @@ _UNREACHABLE: Final = (
 )
 
 
+def grpc_proxy(host: str) -> str:
+    """Return the variable with the proxy that gRPC uses for a host; "" if it uses none.
+
+    It reads only names in lower case, and uses the proxy for http:// and for localhost, too.
+    """
+    proxy, direct = (
+        next(filter(os.environ.get, names), "")
+        for names in (("grpc_proxy", "https_proxy", "http_proxy"), ("no_grpc_proxy", "no_proxy"))
+    )
+    suffixes = [f".{word.strip().lstrip('.')}" for word in os.environ.get(direct, "").split(",") if word.strip()]
+    return "" if f".{host}".endswith(tuple(suffixes)) else proxy
+
+
 def _of_environment(text: str) -> Failure | None:
     """Return the failure if a variable of the environment has caused it."""
     bundle = next((name for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if os.environ.get(name)), "")
@@ -107,6 +121,10 @@ def _of_environment(text: str) -> Failure | None:
         return Failure(_UNTRUSTED, fix)
     names = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
     endpoint = next(filter(None, map(os.environ.get, names)), "://")
+    host = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}").hostname or "localhost"
+    if text.startswith("UNAVAILABLE: failed to connect") and (name := grpc_proxy(host)):
+        reason = f"no connection to the proxy in {name}, which gRPC uses unless no_proxy has {host}"
+        return Failure(reason, is_unreachable=True)
     if "://" not in endpoint and re.search(_NO_TLS, text):
         return Failure("the endpoint does not use TLS", "begin it with http://, because gRPC uses TLS without a scheme")
     return None
