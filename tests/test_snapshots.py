@@ -34,6 +34,16 @@ def test_devices_have_their_names_facts_and_values(simulated: HardwareSnapshot) 
     assert first.value("hw.gpu.utilization", task="tensor") != first.value("hw.gpu.utilization", task="general")
 
 
+def test_snapshot_is_shown_in_a_line(simulated: HardwareSnapshot) -> None:
+    first = next(device for device in simulated.devices if device.type == "gpu")
+    assert repr(first) == f"Device(name='GPU 0 simulated', type='gpu', values={len(first.values)})"
+    shown = repr(simulated)
+    assert shown.startswith(
+        f"HardwareSnapshot(devices={len(simulated.devices)}, values={len(simulated.values)}, missing="
+    )
+    assert "\n" not in shown
+
+
 def test_unknown_value_is_none_and_its_reason_is_given(simulated: HardwareSnapshot) -> None:
     gpu = simulated.devices[0]
     assert gpu.value("hw.gpu.fan") is None

@@ -50,6 +50,9 @@ class Device(NamedTuple):
     facts: Mapping[str, str | int]
     values: list[Value]
 
+    def __repr__(self) -> str:
+        return f"Device(name={self.name!r}, type={self.type!r}, values={len(self.values)})"
+
     @property
     def model(self) -> str:
         """Its model; "" if it is not known."""
@@ -87,6 +90,10 @@ class HardwareSnapshot(NamedTuple):
     devices: list[Device]
     values: list[Value]
     missing: list[str]
+
+    def __repr__(self) -> str:  # all values are 150 kB, which a notebook would show for a bare snapshot()
+        counts = (f"{name}={len(getattr(self, name))}" for name in ("devices", "values", "missing"))
+        return f"HardwareSnapshot({', '.join(counts)})"
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each value, such as for ``pandas.DataFrame(snapshot().rows())``.
