@@ -16,6 +16,7 @@ from uuid import uuid4
 
 import grpc
 import pytest
+from opentelemetry.sdk import environment_variables
 from tests.support.children import run
 from tests.support.commands import otel_hardware, simulated
 from tests.support.members import members
@@ -177,6 +178,29 @@ PROTOCOLS = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
 def test_variable_that_disables_export_is_wrong(env: dict[str, str], found: tuple[str, str, str]) -> None:
     status, findings = examined(env)
     assert (status, [(each.subject, each.text, each.fix) for each in wrong(findings)]) == (1, [found])
+
+
+def test_configuration_file_that_the_sdk_ignores_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "otel.yaml"
+    file.touch()
+    monkeypatch.delattr(environment_variables, "OTEL_CONFIG_FILE", raising=False)  # as before 1.43
+    status, findings = examined({"OTEL_CONFIG_FILE": str(file), "OTEL_METRICS_EXPORTER": "console"})
+    (found,) = wrong(findings)
+    assert (status, found.subject) == (1, "configuration")
+    assert found.text.endswith("ignores OTEL_CONFIG_FILE")
+    assert "file-configuration" in found.fix
+    assert subject(findings, "exporter").text.startswith("console")  # the variables count
+
+
+def test_package_that_a_configuration_file_requires_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "otel.yaml"
+    file.touch()
+    monkeypatch.setattr(environment_variables, "OTEL_CONFIG_FILE", "OTEL_CONFIG_FILE", raising=False)
+    monkeypatch.setattr(delivery, "requires", lambda name: ["no-such-package==1; extra == 'file-configuration'"])
+    _, findings = examined({"OTEL_CONFIG_FILE": str(file)})
+    assert [each.text for each in wrong(findings)] == [
+        "OTEL_CONFIG_FILE requires no-such-package, which is not installed"
+    ]
 
 
 @pytest.mark.parametrize(

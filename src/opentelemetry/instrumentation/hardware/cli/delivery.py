@@ -5,9 +5,12 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 import socket
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from importlib.metadata import entry_points
+from importlib.metadata import PackageNotFoundError, entry_points, requires, version
+
+from opentelemetry.sdk import environment_variables
 
 from opentelemetry.instrumentation.hardware.cli import exporters
 from opentelemetry.instrumentation.hardware.cli.exports import listened
@@ -71,14 +74,8 @@ def export(environ: MutableMapping[str, str]) -> Iterator[Finding]:
         yield Finding(part, "note", "variable", text, "unset it")
     if is_disabled(environ):
         yield Finding(part, "wrong", "SDK", "OTEL_SDK_DISABLED=true turns the SDK off", "unset it")
-    if file := environ.get("OTEL_CONFIG_FILE"):
-        if os.path.isfile(file):
-            yield Finding(
-                part, "note", "configuration", f"{file} configures the SDK; the variables for exporters are not used"
-            )
-        else:
-            text = f"OTEL_CONFIG_FILE={file} is not a file"
-            yield Finding(part, "wrong", "configuration", text, "correct or unset it")
+    yield from _configuration(environ)
+    if environ.get("OTEL_CONFIG_FILE"):
         return
     words = exporters.selected(environ)
     if not words:
@@ -102,6 +99,38 @@ def export(environ: MutableMapping[str, str]) -> Iterator[Finding]:
         yield _prometheus(environ)
     if where is not None and exporters.entry_point(where.exporter, where) not in problems:
         yield from _connection(where)
+
+
+def drop_unread(environ: MutableMapping[str, str]) -> Failure | None:
+    """Remove ``OTEL_CONFIG_FILE`` if the SDK ignores it. Returns why it is not read.
+
+    SDKs before 1.43 ignore it and use the variables for exporters; newer ones need the packages of an extra.
+    """
+    if not environ.get("OTEL_CONFIG_FILE"):
+        return None
+    fix = "pip install 'opentelemetry-sdk[file-configuration] >= 1.43'"
+    if not hasattr(environment_variables, "OTEL_CONFIG_FILE"):
+        del environ["OTEL_CONFIG_FILE"]
+        return Failure(f"opentelemetry-sdk {version('opentelemetry-sdk')} ignores OTEL_CONFIG_FILE", fix)
+    needed = [each for each in requires("opentelemetry-sdk") or () if "file-configuration" in each]
+    for name in re.findall(r"^[\w.-]+", "\n".join(needed), re.MULTILINE):
+        try:
+            version(name)
+        except PackageNotFoundError:
+            return Failure(f"OTEL_CONFIG_FILE requires {name}, which is not installed", fix)
+    return None
+
+
+def _configuration(environ: MutableMapping[str, str]) -> Iterator[Finding]:
+    part, subject = "export", "configuration"
+    if (unread := drop_unread(environ)) is not None:
+        yield Finding(part, "wrong", subject, unread.reason, unread.fix)
+    if not (file := environ.get("OTEL_CONFIG_FILE")):
+        return
+    if os.path.isfile(file):
+        yield Finding(part, "note", subject, f"{file} configures the SDK; the variables for exporters are not used")
+    else:
+        yield Finding(part, "wrong", subject, f"OTEL_CONFIG_FILE={file} is not a file", "correct or unset it")
 
 
 def _pace(words: Sequence[str], environ: Mapping[str, str]) -> str:

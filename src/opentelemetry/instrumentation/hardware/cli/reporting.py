@@ -12,6 +12,7 @@ from typing import NamedTuple
 from opentelemetry.metrics import MeterProvider, get_meter_provider
 
 from opentelemetry.instrumentation.hardware.cli import exporters
+from opentelemetry.instrumentation.hardware.cli.delivery import drop_unread
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
@@ -57,6 +58,8 @@ def find_target(arguments: argparse.Namespace) -> Target:
         Mistake: Export is disabled, and there is neither a table nor a program with spans.
         MemoryError: A limit leaves too little memory; gRPC would abort this process.
     """
+    if (unread := drop_unread(os.environ)) is not None:
+        say(str(unread))
     file = os.environ.get("OTEL_CONFIG_FILE")
     words = exporters.selected(os.environ)
     is_off = is_disabled(os.environ)
