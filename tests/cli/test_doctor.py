@@ -602,6 +602,14 @@ def test_proxy_that_grpc_uses_is_named_beside_a_collector_that_runs(
     assert status == int(used)
 
 
+def test_only_the_findings_tell_of_a_handshake_that_fails() -> None:
+    with grpc_receiver(Answers()) as url:
+        env = {ENDPOINT: url.replace("http:", "https:"), "NO_PROXY": "*"}
+        done = run(["otel-hardware", "doctor", *QUICK], env)
+    assert "the endpoint does not use TLS" in done.stdout
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("url", "protocol", "right"),
     [

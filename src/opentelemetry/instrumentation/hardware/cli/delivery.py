@@ -69,6 +69,7 @@ def export(environ: MutableMapping[str, str]) -> Iterator[Finding]:
     Empty variables of OTLP are removed, as ``otel-hardware run`` does.
     """
     part = "export"
+    exporters.silence_grpc(environ)
     for name in exporters.drop_empty(environ):
         text = f"{name} is empty, which the SDK does not always take for unset (otel-hardware run does)"
         yield Finding(part, "note", "variable", text, "unset it")

@@ -194,6 +194,11 @@ def drop_empty(environ: MutableMapping[str, str]) -> list[str]:
     return names
 
 
+def silence_grpc(environ: MutableMapping[str, str]) -> None:
+    """Keep gRPC's library from printing each failed TLS handshake itself. It must not be loaded yet."""
+    environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
 def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
     """Set defaults for unset variables: no traces and logs, compression, resource detector, service name, 15 s.
 
@@ -203,7 +208,7 @@ def set_defaults(environ: MutableMapping[str, str], interval: float | None, serv
         service: The service name; None for that of the SDK.
     """
     drop_empty(environ)
-    environ.setdefault("GRPC_VERBOSITY", "NONE")  # else the library itself prints each failed TLS handshake
+    silence_grpc(environ)
     environ.setdefault("OTEL_TRACES_EXPORTER", "none")
     environ.setdefault("OTEL_LOGS_EXPORTER", "none")
     environ["OTEL_METRICS_EXPORTER"] = environ.get("OTEL_METRICS_EXPORTER") or "otlp"
