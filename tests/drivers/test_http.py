@@ -95,6 +95,12 @@ def test_chunked_body_is_joined() -> None:
         assert Http(Endpoint("a", web.url)).get()["complete"] is True  # also without a last line feed
 
 
+@pytest.mark.parametrize("header", ["Transfer-Encoding: identity", "Content-Length: unknown", "Content-Length: -1"])
+def test_body_whose_end_only_the_connection_tells_may_be_cut_off(header: str) -> None:
+    with Web(raw(f"HTTP/1.1 200 OK\r\n{header}\r\n\r\nx 1\n".encode())) as web:
+        assert Http(Endpoint("a", web.url)).get()["complete"] is False
+
+
 PACKED = gzip.compress(TEXT.encode(), mtime=0)
 
 

@@ -12,7 +12,6 @@ import ssl
 import time
 import zlib
 from contextlib import closing
-from email.message import Message
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Final, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -78,7 +77,7 @@ class Http:
         url = self._url
         for _ in range(1 + _REDIRECTS):
             try:
-                headers, body = self._fetch(url, deadline)
+                response, body = self._fetch(url, deadline)
             except (HTTPException, UnicodeError) as error:
                 raise DriverError(0, f"invalid HTTP response ({type(error).__name__})") from None
             except _FloodError as flood:
@@ -87,17 +86,17 @@ class Http:
                 raise
             if body is not None:
                 self._backoff.succeed()
-                kind = (headers["Content-Type"] or "")[:_TYPE]
-                complete = "Content-Length" in headers or "Transfer-Encoding" in headers
+                kind = (response.headers["Content-Type"] or "")[:_TYPE]
+                complete = response.chunked or response.length is not None
                 seconds = round(time.monotonic() - start, 6)
                 return {"type": kind, "body": body, "complete": complete, "seconds": seconds}
-            url = urlsplit(urljoin(url.geturl(), headers["Location"]))
+            url = urlsplit(urljoin(url.geturl(), response.headers["Location"]))
             if _server(url) != _server(self._url):
                 raise DriverError(0, "redirect to another server is not followed; set url to that server's address")
         raise DriverError(0, f"more than {_REDIRECTS} redirects")
 
-    def _fetch(self, url: SplitResult, deadline: float) -> tuple[Message, bytes | None]:
-        """Return headers and body; None for the body of a redirect."""
+    def _fetch(self, url: SplitResult, deadline: float) -> tuple[HTTPResponse, bytes | None]:
+        """Return response and body; None for the body of a redirect."""
         scheme, host, port = _server(url)
         headers = self._headers(url)
         with closing(_connected(host, port, deadline)) as plain:
@@ -113,10 +112,10 @@ class Http:
                 with closing(connection.getresponse()) as response:
                     limited.left = None
                     if response.status in _REDIRECT_CODES and response.headers["Location"]:
-                        return response.headers, None
+                        return response, None
                     if response.status != 200:
                         raise DriverError(response.status, f"HTTP status {response.status}")
-                    return response.headers, self._body(response)
+                    return response, self._body(response)
 
     def _headers(self, url: SplitResult) -> dict[str, str]:
         endpoint = self._endpoint
