@@ -206,12 +206,10 @@ RECOVERY: Final = (230, 0)
 # Fields that are not 0 while a repair is pending, or has failed, or the driver requires a recovery action.
 DEGRADED: Final = ((31, 0), (144, 0), (145, 0), RECOVERY)
 
-_DEGRADED_SINCE_615: Final = ((307, 0),)  # a bank of the memory, which Rubin remaps
-
 
 def degraded(driver_version: str) -> Ids:
-    """Return these fields of a version of the driver."""
-    return (*DEGRADED, *_DEGRADED_SINCE_615) if branch(driver_version) >= 615 else DEGRADED
+    """Return these fields of a version of the driver. That of 615 adds a bank of the memory, which Rubin remaps."""
+    return (*DEGRADED, (307, 0)) if branch(driver_version) >= 615 else DEGRADED
 
 
 # Structures with their version, and the flags of pending or impossible repairs, as indices of words of 32 bits.
