@@ -660,6 +660,24 @@ def test_processor_that_may_have_no_thread_leaves_the_spans_alone(
     assert [each.message for each in caplog.records] == ["Spans are not measured: can't start new thread"]
 
 
+def test_span_that_is_open_when_the_interpreter_ends_prints_nothing() -> None:
+    """Another module that keeps it may be removed after ours."""
+    program = """
+import logging
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry import metrics, trace
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from tests.support.traces import spans_in_memory
+provider, memory = spans_in_memory()
+metrics.set_meter_provider(MeterProvider([InMemoryMetricReader()]))
+HardwareInstrumentor().instrument(sources=["process"])
+logging.kept = provider.get_tracer("program").start_span("open")
+"""
+    answer = run([sys.executable, "-c", program])
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
 def test_failure_at_the_start_of_a_span_does_not_reach_the_program(caplog: pytest.LogCaptureFixture) -> None:
     provider = TracerProvider()
     processor = HardwareSpanProcessor(sources=["process"])

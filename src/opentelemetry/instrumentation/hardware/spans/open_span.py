@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
@@ -42,7 +44,10 @@ class OpenSpan(ref[Any]):
     operation: Operation | None
 
 
-def forget(opened: OpenSpan) -> None:
-    """Release a span that the program has dropped without an end. Called by the garbage collector."""
-    if OpenSpan.by_id.pop(opened.key, None) is not None:
+def forget(opened: OpenSpan, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+    """Release a span that the program has dropped without an end. Called by the garbage collector.
+
+    When the interpreter ends, that may be after the globals of this module have been removed.
+    """
+    if not is_finalizing() and OpenSpan.by_id.pop(opened.key, None) is not None:
         opened.recorder.forget(opened)
