@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -26,18 +27,20 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
 from opentelemetry.trace import NonRecordingSpan
 from tests.support.children import PATIENCE, command, run
+from tests.support.recorded import Recorded, Rowed
 from tests.support.waiting import wait_for
 from tests.tools import fake_nvml, need
 from tests.tools.load import WAVERING, Constant, Load, check_energy, loaded
 from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed
 
 from opentelemetry import trace
-from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor, sources
+from opentelemetry.instrumentation.hardware import Config, HardwareInstrumentor, HardwareSpanProcessor, sources, spans
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.open_span import OpenSpan
+from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, Rows
 
 GPU_ATTRIBUTES = {
@@ -271,6 +274,28 @@ def test_short_and_unrecorded_spans_are_not_changed(machine: Callable[..., FakeN
         assert CPU_TIME in (tracing.ended().attributes or {}), "a root always has values"
     with global_provider(TracerProvider(ALWAYS_OFF, shutdown_on_exit=False)):
         trace.get_tracer("off").start_span("never").end()
+
+
+def test_short_span_calls_few_functions_of_ours() -> None:
+    """In a program that saturates its interpreter, each call costs a share of its throughput: their code is cold."""
+    recorder, folders, called = SpanRecorder(), tuple(spans.__path__), list[str]()
+    recorder.open(Rowed(Config(), lambda: ()))  # with accelerators
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(Recorded(recorder))
+    tracer = provider.get_tracer("program")
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(folders):
+            called.append(frame.f_code.co_name)
+
+    with tracer.start_as_current_span("root"):
+        tracer.start_span("first").end()
+        sys.setprofile(profile)
+        tracer.start_span("child").end()
+        sys.setprofile(None)
+    recorder.close()
+    # The wrapper of start_span() is not among them, because this recorder has none.
+    assert called == ["begin", "begin", "end_span", "end", "_end_share", "forget"]
 
 
 @pytest.mark.parametrize(

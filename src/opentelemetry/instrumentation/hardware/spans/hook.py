@@ -116,6 +116,7 @@ class TraceHook:
                 if opened is not None:
                     opened.recorder.end(span, end_time, opened)
             finally:  # also after Ctrl-C
+                del opened  # before the span, or it would call back
                 end(span, end_time)
 
         return end_span
