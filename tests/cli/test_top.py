@@ -474,4 +474,7 @@ def test_without_utf_8_there_is_a_table() -> None:
 def test_no_terminal() -> None:
     answer = otel_hardware("top")
     assert answer.status == 2
-    assert answer.err == "otel-hardware: top needs a terminal; 'otel-hardware snapshot' prints the values\n"
+    assert (
+        answer.err
+        == "otel-hardware: top needs a terminal with a TERM such as xterm; 'otel-hardware snapshot' prints the values\n"
+    )

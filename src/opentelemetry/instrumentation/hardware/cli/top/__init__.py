@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the view until a key, a signal or the end of the duration."""
     if not is_terminal():
-        raise Mistake("top needs a terminal; 'otel-hardware snapshot' prints the values")
+        raise Mistake("top needs a terminal with a TERM such as xterm; 'otel-hardware snapshot' prints the values")
     config = settings.config(arguments)
     config = settings.without_process(config.changed(detail=[*(config.detail or ()), "cpu"]))
     interval = arguments.every or screen.INTERVAL
