@@ -10,8 +10,6 @@ import socket
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from importlib.metadata import PackageNotFoundError, entry_points, requires, version
 
-from opentelemetry.sdk import environment_variables
-
 from opentelemetry.instrumentation.hardware.cli import exporters
 from opentelemetry.instrumentation.hardware.cli.exports import listened
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
@@ -109,6 +107,8 @@ def drop_unread(environ: MutableMapping[str, str]) -> Failure | None:
     """
     if not environ.get("OTEL_CONFIG_FILE"):
         return None
+    from opentelemetry.sdk import environment_variables
+
     fix = "pip install 'opentelemetry-sdk[file-configuration] >= 1.43'"
     if not hasattr(environment_variables, "OTEL_CONFIG_FILE"):
         del environ["OTEL_CONFIG_FILE"]
