@@ -127,7 +127,8 @@ def test_doctor_shows_no_secret_of_the_settings(form: str) -> None:
 def test_command_shows_no_secret_of_the_endpoint(words: Sequence[str], where: str) -> None:
     text = output([*OTEL_HARDWARE, *words], ENDPOINTS[where])
     assert MARK not in text
-    assert "127.0.0.1" in text or "host/x.yaml" in text or where == "wrong-interval"
+    if where != "wrong-interval":  # an SDK before 1.43 does not read the file
+        assert any(word in text for word in ("127.0.0.1", "host/x.yaml", "ignores OTEL_CONFIG_FILE"))
 
 
 def test_live_view_shows_no_secret_of_the_endpoint() -> None:

@@ -33,6 +33,9 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 QUICK = ["--sources", "process"]
+READS_FILE = pytest.mark.skipif(
+    not hasattr(environment_variables, "OTEL_CONFIG_FILE"), reason="this SDK ignores OTEL_CONFIG_FILE"
+)
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +164,10 @@ PROTOCOLS = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuff"},
             ("protocol", "http/protobuff is not a protocol of the Python SDK", "did you mean http/protobuf?"),
         ),
-        (
+        pytest.param(
             {"OTEL_CONFIG_FILE": "/no/such/file.yaml"},
             ("configuration", "OTEL_CONFIG_FILE=/no/such/file.yaml is not a file", "correct or unset it"),
+            marks=READS_FILE,
         ),
         (
             {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, hardware", "OTEL_METRICS_EXPORTER": "console"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from pathlib import Path
 from types import FrameType
 
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
@@ -31,7 +32,7 @@ def is_finalizing(frame: FrameType | None) -> bool:
 
 def profile(frame: FrameType, event: str, _: object) -> None:
     """Interrupt a function at its first call."""
-    name = frame.f_code.co_qualname if sys.version_info >= (3, 11) else frame.f_code.co_name
+    name = f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}"
     is_ours = frame.f_code.co_filename.startswith(FOLDERS)
     if event == "call" and is_ours and name not in seen and not is_finalizing(frame):
         seen.append(name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from weakref import WeakSet
 
 from opentelemetry.trace import NonRecordingSpan, SpanKind
 
@@ -33,6 +34,10 @@ class TraceHook:
             as given to ``Tracer.start_span``. It must not raise.
     """
 
+    # The hooks that want the ends of spans, which are the same for all, and what was replaced for them.
+    _ends: ClassVar[WeakSet[TraceHook]] = WeakSet()
+    _replaced_ends: ClassVar[list[_Replaced]] = []
+
     def __init__(
         self,
         provider_changed: Callable[[TracerProvider], None],
@@ -50,28 +55,22 @@ class TraceHook:
         from opentelemetry.sdk.trace import Span, Tracer, TracerProvider
 
         self._is_on = True
-        if self._replaced:
-            return
-        self._replace(Span, "end", self._end)
-        self._replace(NonRecordingSpan, "end", self._end)
-        if not only_ends:
-            self._replace(TracerProvider, "__init__", self._change)
-            self._replace(TracerProvider, "add_span_processor", self._change)
-            self._replace(Tracer, "start_span", self._start)
+        self._ends.add(self)
+        if not self._replaced_ends:
+            _replace(self._replaced_ends, Span, "end", _end)
+            _replace(self._replaced_ends, NonRecordingSpan, "end", _end)
+        if not only_ends and not self._replaced:
+            _replace(self._replaced, TracerProvider, "__init__", self._change)
+            _replace(self._replaced, TracerProvider, "add_span_processor", self._change)
+            _replace(self._replaced, Tracer, "start_span", self._start)
 
     def remove(self) -> None:
         """Stop calling back. What another package has wrapped in the meantime stays, and does nothing."""
         self._is_on = False
-        if all(getattr(owner, name) is ours for owner, name, _, ours in self._replaced):
-            for owner, name, theirs, _ in self._replaced:
-                setattr(owner, name, theirs)
-            self._replaced = []
-
-    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        theirs = getattr(owner, name)
-        ours = wraps(theirs)(make(theirs))
-        setattr(owner, name, ours)
-        self._replaced.append((owner, name, theirs, ours))
+        _restore(self._replaced)
+        self._ends.discard(self)
+        if not self._ends:
+            _restore(self._replaced_ends)
 
     def _change(self, change: Any) -> Any:
         def changed(provider: TracerProvider, *args: Any, **kwargs: Any) -> None:
@@ -108,15 +107,30 @@ class TraceHook:
 
         return start_span
 
-    @staticmethod
-    def _end(end: Any) -> Any:
-        def end_span(span: Any, end_time: int | None = None) -> None:
-            opened = OpenSpan.by_id.pop(id(span), None)
-            try:
-                if opened is not None:
-                    opened.recorder.end(span, end_time, opened)
-            finally:  # also after Ctrl-C
-                del opened  # before the span, or it would call back
-                end(span, end_time)
 
-        return end_span
+def _end(end: Any) -> Any:
+    def end_span(span: Any, end_time: int | None = None) -> None:
+        opened = OpenSpan.by_id.pop(id(span), None)
+        try:
+            if opened is not None:
+                opened.recorder.end(span, end_time, opened)
+        finally:  # also after Ctrl-C
+            del opened  # before the span, or it would call back
+            end(span, end_time)
+
+    return end_span
+
+
+def _replace(replaced: list[_Replaced], owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+    theirs = getattr(owner, name)
+    ours = wraps(theirs)(make(theirs))
+    setattr(owner, name, ours)
+    replaced.append((owner, name, theirs, ours))
+
+
+def _restore(replaced: list[_Replaced]) -> None:
+    """Put all methods back, unless another package has wrapped one of them."""
+    if all(getattr(owner, name) is ours for owner, name, _, ours in replaced):
+        for owner, name, theirs, _ in replaced:
+            setattr(owner, name, theirs)
+        replaced.clear()
