@@ -1,6 +1,6 @@
 """`otel-hardware run` as a process, with real signals, programs, exit codes and receivers.
 
-Its messages and tables are in `cli/run.txt` and `cli/mistakes.txt`; see cli/test_transcripts.py.
+Its messages and tables are in `cli/run*.txt` and `cli/mistakes.txt`; see cli/test_transcripts.py.
 """
 
 from __future__ import annotations
