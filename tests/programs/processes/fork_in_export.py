@@ -45,7 +45,7 @@ class Slow(MetricExporter):
 
 
 if __name__ == "__main__":
-    reader = PeriodicExportingMetricReader(Slow(), export_interval_millis=50)
+    reader = PeriodicExportingMetricReader(Slow(), export_interval_millis=500)
     provider = MeterProvider([reader])
     HardwareInstrumentor().instrument(meter_provider=provider)
     until(Slow.exporting.is_set, "export")
