@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.catalog.attributes import (
-    FAULT_REMEDY,
-    GPU_BOTTLENECK,
-    GPU_XID,
-    HW_COMPONENT,
-)
+from opentelemetry.instrumentation.hardware.catalog import attributes as a
 
 DEVICE_LOST: Final = "hw.device.lost"
 DEVICE_RECOVERED: Final = "hw.device.recovered"
@@ -20,13 +15,13 @@ BOTTLENECK_EVENT: Final = "hw.gpu.bottleneck"
 
 # What each event means, and its attributes.
 EVENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    DEVICE_LOST: ("A device does not respond any more.", (*HW_COMPONENT, FAULT_REMEDY)),
-    DEVICE_RECOVERED: ("A device that did not respond does so again.", HW_COMPONENT),
-    XID_EVENT: ("An Xid: an error that the NVIDIA driver reports.", (*HW_COMPONENT, GPU_XID, FAULT_REMEDY)),
-    RECOVERY_EVENT: ("The NVIDIA driver requires an action before the GPU can be used again.", HW_COMPONENT),
+    DEVICE_LOST: ("A device does not respond any more.", (*a.HW_COMPONENT, a.FAULT_REMEDY)),
+    DEVICE_RECOVERED: ("A device that did not respond does so again.", a.HW_COMPONENT),
+    XID_EVENT: ("An Xid: an error that the NVIDIA driver reports.", (*a.HW_COMPONENT, a.GPU_XID, a.FAULT_REMEDY)),
+    RECOVERY_EVENT: ("The NVIDIA driver requires an action before the GPU can be used again.", a.HW_COMPONENT),
     BOTTLENECK_EVENT: (
         "Something else, or nothing, holds the GPU back now.",
-        (*HW_COMPONENT, GPU_BOTTLENECK, FAULT_REMEDY),
+        (*a.HW_COMPONENT, a.GPU_BOTTLENECK, a.FAULT_REMEDY),
     ),
 }
 

@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.catalog.attributes import (
-    CONNECTION_STATE,
-    CPU_MODE,
-    CPU_NUMBER,
-    DEVICE,
-    DISK_DIRECTION,
-    FAULT_TYPE,
-    FILESYSTEM_MOUNTPOINT,
-    FILESYSTEM_STATE,
-    FILESYSTEM_TYPE,
-    INTERFACE,
-    MEMORY_STATE,
-    MEMORY_STATES,
-    NETWORK_DIRECTION,
-    NETWORK_TRANSPORT,
-    PAGING_DIRECTION,
-    PAGING_STATE,
-    PRESSURE_KIND,
-    PRESSURE_RESOURCE,
-    PROCESS_STATE,
-)
+from opentelemetry.instrumentation.hardware.catalog import attributes as a
 from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
 from opentelemetry.instrumentation.hardware.model import Window
 
@@ -30,13 +10,13 @@ from opentelemetry.instrumentation.hardware.model import Window
 # fmt: off
 
 SYSTEM_CPU_TIME = counter(
-    "system.cpu.time", "s", (CPU_MODE, CPU_NUMBER),
+    "system.cpu.time", "s", (a.CPU_MODE, a.CPU_NUMBER),
     "CPU time by mode, summed over all logical CPUs.",
     source="/proc/stat; elsewhere psutil.cpu_times",
     opt_in_extras="with DETAIL=cpu one series per logical CPU instead of their sum", dips=True,
 )
 SYSTEM_CPU_UTILIZATION = gauge(
-    "system.cpu.utilization", "1", (CPU_MODE, CPU_NUMBER),
+    "system.cpu.utilization", "1", (a.CPU_MODE, a.CPU_NUMBER),
     "Share of CPU time spent in each mode since the previous collection.",
     source="increase of system.cpu.time in the mode over the increase in all modes",
     window=Window.RATIO, opt_in_extras="mode idle; with DETAIL=cpu one series per logical CPU",
@@ -52,7 +32,7 @@ SYSTEM_CPU_PHYSICAL_COUNT = updown(
     source="/sys/devices/system/cpu/cpu*/topology; elsewhere psutil.cpu_count(logical=False)",
 )
 SYSTEM_CPU_FREQUENCY = gauge(
-    "system.cpu.frequency", "Hz", (CPU_NUMBER,),
+    "system.cpu.frequency", "Hz", (a.CPU_NUMBER,),
     "Operating frequency of a logical CPU.",
     source="/sys/devices/system/cpu/cpu*/cpufreq/scaling_cur_freq; elsewhere psutil.cpu_freq",
     window=Window.MEAN, opt_in="cpu",
@@ -78,16 +58,16 @@ SYSTEM_CPU_LOAD_15M = gauge(
 
 # Memory and paging.
 SYSTEM_MEMORY_USAGE = updown(
-    "system.memory.usage", "By", (MEMORY_STATE,),
+    "system.memory.usage", "By", (a.MEMORY_STATE,),
     "Memory by state. The states add up to system.memory.limit.",
     source="/proc/meminfo: MemAvailable, and used for the remainder; before Linux 3.14 MemFree + Buffers + Cached; "
     "elsewhere psutil.virtual_memory",
 )
 SYSTEM_MEMORY_UTILIZATION = gauge(
-    "system.memory.utilization", "1", (MEMORY_STATE,),
+    "system.memory.utilization", "1", (a.MEMORY_STATE,),
     "Share of the host's memory in each state.",
     source="system.memory.usage over system.memory.limit",
-    window=Window.MEAN, opt_in_extras=f"states {', '.join(MEMORY_STATES[1:])}",
+    window=Window.MEAN, opt_in_extras=f"states {', '.join(a.MEMORY_STATES[1:])}",
 )
 SYSTEM_MEMORY_LIMIT = updown(
     "system.memory.limit", "By", (),
@@ -100,23 +80,23 @@ SYSTEM_MEMORY_LINUX_AVAILABLE = updown(
     source="as system.memory.usage with the state available",
 )
 SYSTEM_PAGING_USAGE = updown(
-    "system.paging.usage", "By", (PAGING_STATE,),
+    "system.paging.usage", "By", (a.PAGING_STATE,),
     "Swap space by state.",
     source="/proc/meminfo: SwapTotal, SwapFree; elsewhere psutil.swap_memory",
 )
 SYSTEM_PAGING_UTILIZATION = gauge(
-    "system.paging.utilization", "1", (PAGING_STATE,),
+    "system.paging.utilization", "1", (a.PAGING_STATE,),
     "Share of the swap space in each state. Absent on hosts without swap space.",
     source="system.paging.usage over the sum of its states",
     window=Window.MEAN, opt_in_extras="state free",
 )
 SYSTEM_PAGING_FAULTS = counter(
-    "system.paging.faults", "{fault}", (FAULT_TYPE,),
+    "system.paging.faults", "{fault}", (a.FAULT_TYPE,),
     "Page faults of the host. A major fault had to read from a disk.",
     source="/proc/vmstat: pgfault, pgmajfault", dips=True,
 )
 SYSTEM_PAGING_OPERATIONS = counter(
-    "system.paging.operations", "{operation}", (PAGING_DIRECTION,),
+    "system.paging.operations", "{operation}", (a.PAGING_DIRECTION,),
     "Pages swapped in and out.",
     source="/proc/vmstat: pswpin, pswpout; elsewhere psutil.swap_memory",
     opt_in="request",
@@ -136,64 +116,64 @@ SYSTEM_MEMORY_DIRECT_RECLAIM = counter(
 
 # Disks and file systems.
 SYSTEM_DISK_IO = counter(
-    "system.disk.io", "By", (DEVICE, DISK_DIRECTION),
+    "system.disk.io", "By", (a.DEVICE, a.DISK_DIRECTION),
     "Bytes read from and written to a disk. Partitions are not counted separately.",
     source="/proc/diskstats (sectors of 512 bytes); elsewhere psutil.disk_io_counters",
     opt_in_extras="with DETAIL=devices also partitions and virtual disks",
 )
 SYSTEM_DISK_OPERATIONS = counter(
-    "system.disk.operations", "{operation}", (DEVICE, DISK_DIRECTION),
+    "system.disk.operations", "{operation}", (a.DEVICE, a.DISK_DIRECTION),
     "Read and write operations that a disk completed.",
     source="/proc/diskstats; elsewhere psutil.disk_io_counters",
 )
 SYSTEM_DISK_OPERATION_TIME = counter(
-    "system.disk.operation_time", "s", (DEVICE, DISK_DIRECTION),
+    "system.disk.operation_time", "s", (a.DEVICE, a.DISK_DIRECTION),
     "Sum of the time that each operation took. Divided by system.disk.operations it is the mean latency.",
     source="/proc/diskstats; elsewhere psutil.disk_io_counters",
     opt_in="request",
 )
 SYSTEM_DISK_IO_TIME = counter(
-    "system.disk.io_time", "s", (DEVICE,),
+    "system.disk.io_time", "s", (a.DEVICE,),
     "Time during which a disk had operations in progress. Its rate is the utilization of the disk.",
     source="/proc/diskstats; elsewhere psutil.disk_io_counters (busy_time)",
 )
 SYSTEM_FILESYSTEM_USAGE = updown(
-    "system.filesystem.usage", "By", (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    "system.filesystem.usage", "By", (a.DEVICE, a.FILESYSTEM_STATE, a.FILESYSTEM_TYPE, a.FILESYSTEM_MOUNTPOINT),
     "Space of a file system by state. Reserved space is usable by root only. The states add up to the limit.",
     source="statvfs",
 )
 SYSTEM_FILESYSTEM_UTILIZATION = gauge(
-    "system.filesystem.utilization", "1", (DEVICE, FILESYSTEM_STATE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    "system.filesystem.utilization", "1", (a.DEVICE, a.FILESYSTEM_STATE, a.FILESYSTEM_TYPE, a.FILESYSTEM_MOUNTPOINT),
     "Share of the file system's space in each state, with reserved space in the total. df shows used / (used + free).",
     source="statvfs",
     window=Window.MEAN, opt_in_extras="states free, reserved",
 )
 SYSTEM_FILESYSTEM_LIMIT = updown(
-    "system.filesystem.limit", "By", (DEVICE, FILESYSTEM_TYPE, FILESYSTEM_MOUNTPOINT),
+    "system.filesystem.limit", "By", (a.DEVICE, a.FILESYSTEM_TYPE, a.FILESYSTEM_MOUNTPOINT),
     "Total space of a file system.",
     source="statvfs",
 )
 
 # Network.
 SYSTEM_NETWORK_IO = counter(
-    "system.network.io", "By", (INTERFACE, NETWORK_DIRECTION),
+    "system.network.io", "By", (a.INTERFACE, a.NETWORK_DIRECTION),
     "Bytes sent and received by an interface.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
     opt_in_extras="with DETAIL=devices also virtual interfaces, such as loopback",
 )
 SYSTEM_NETWORK_PACKET_COUNT = counter(
-    "system.network.packet.count", "{packet}", (INTERFACE, NETWORK_DIRECTION),
+    "system.network.packet.count", "{packet}", (a.INTERFACE, a.NETWORK_DIRECTION),
     "Packets sent and received by an interface.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
     opt_in="request",
 )
 SYSTEM_NETWORK_PACKET_DROPPED = counter(
-    "system.network.packet.dropped", "{packet}", (INTERFACE, NETWORK_DIRECTION),
+    "system.network.packet.dropped", "{packet}", (a.INTERFACE, a.NETWORK_DIRECTION),
     "Packets dropped although there was no error.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
 )
 SYSTEM_NETWORK_ERRORS = counter(
-    "system.network.errors", "{error}", (INTERFACE, NETWORK_DIRECTION),
+    "system.network.errors", "{error}", (a.INTERFACE, a.NETWORK_DIRECTION),
     "Transmit and receive errors of an interface.",
     source="/proc/net/dev; elsewhere psutil.net_io_counters",
 )
@@ -204,7 +184,7 @@ SYSTEM_NETWORK_TCP_RETRANSMITS = counter(
     opt_in="request", standard=False,
 )
 SYSTEM_NETWORK_CONNECTION_COUNT = updown(
-    "system.network.connection.count", "{connection}", (NETWORK_TRANSPORT, CONNECTION_STATE),
+    "system.network.connection.count", "{connection}", (a.NETWORK_TRANSPORT, a.CONNECTION_STATE),
     "Sockets by transport and state, from the kernel's totals.",
     source="/proc/net/sockstat, sockstat6, snmp (CurrEstab); absent on other systems",
     opt_in="connections",
@@ -217,13 +197,13 @@ SYSTEM_UPTIME = gauge(
     source="CLOCK_BOOTTIME; elsewhere psutil.boot_time",
 )
 SYSTEM_PROCESS_COUNT = updown(
-    "system.process.count", "{process}", (PROCESS_STATE,),
+    "system.process.count", "{process}", (a.PROCESS_STATE,),
     "Number of processes by state.",
     source="/proc/{pid}/stat of all processes, read at most every 10 s; absent where others are hidden; Linux only",
     opt_in="processes",
 )
 SYSTEM_PRESSURE_TIME = counter(
-    "system.pressure.linux.time", "s", (PRESSURE_RESOURCE, PRESSURE_KIND),
+    "system.pressure.linux.time", "s", (a.PRESSURE_RESOURCE, a.PRESSURE_KIND),
     "Time during which some tasks, or all of them (full), waited for a resource. Its rate is the share of time lost.",
     source="/proc/pressure/{cpu,memory,io}: total",
     standard=False,
@@ -288,7 +268,7 @@ CONTAINER_CPU_THROTTLED_PERIODS = counter(
     standard=False,
 )
 CONTAINER_PRESSURE_TIME = counter(
-    "container.pressure.linux.time", "s", (PRESSURE_RESOURCE, PRESSURE_KIND),
+    "container.pressure.linux.time", "s", (a.PRESSURE_RESOURCE, a.PRESSURE_KIND),
     "Time during which some tasks of the container, or all of them (full), waited for a resource. Throttling counts as "
     "waiting for the CPU. Its rate is the share of time lost.",
     source="cgroup v2 {cpu,memory,io}.pressure: total, for cpu of the cgroup with the lowest CPU limit, else of the "

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.catalog.attributes import (
-    OPENMETRICS_ENDPOINT,
-    REQUEST_MODEL,
-    SERVER_ADDRESS,
-    SERVER_PORT,
-    SOURCE,
-    SPAN_KIND,
-    SPAN_NAME,
-)
+from opentelemetry.instrumentation.hardware.catalog import attributes as a
 from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, histogram
 from opentelemetry.instrumentation.hardware.model import Scope
 
@@ -18,31 +10,31 @@ from opentelemetry.instrumentation.hardware.model import Scope
 # fmt: off
 
 OPENMETRICS_UP = gauge(
-    "openmetrics.up", "{endpoint}", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "openmetrics.up", "{endpoint}", (a.OPENMETRICS_ENDPOINT, a.SERVER_ADDRESS, a.SERVER_PORT),
     "1 if the latest scrape of an endpoint succeeded, otherwise 0.",
     source="the endpoints of OPENMETRICS",
     standard=False,
 )
 OPENMETRICS_DURATION = gauge(
-    "openmetrics.scrape.duration", "s", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "openmetrics.scrape.duration", "s", (a.OPENMETRICS_ENDPOINT, a.SERVER_ADDRESS, a.SERVER_PORT),
     "Duration of the latest scrape, until the whole page was received.",
     source="the endpoints of OPENMETRICS",
     standard=False,
 )
 OPENMETRICS_DROPPED = gauge(
-    "openmetrics.scrape.dropped", "{series}", (OPENMETRICS_ENDPOINT, SERVER_ADDRESS, SERVER_PORT),
+    "openmetrics.scrape.dropped", "{series}", (a.OPENMETRICS_ENDPOINT, a.SERVER_ADDRESS, a.SERVER_PORT),
     "Series of the latest scrape that match the filters but exceed a limit. otel-hardware doctor names the limit.",
     source="the endpoints of OPENMETRICS",
     standard=False,
 )
 SOURCE_UP = gauge(
-    "otel_hardware.source.up", "{source}", (SOURCE,),
+    "otel_hardware.source.up", "{source}", (a.SOURCE,),
     "1 if a source is being read, 0 if it failed, timed out or returned invalid data.",
     source="this package",
     scope=Scope.PROCESS, standard=False,
 )
 SOURCE_READ_DURATION = gauge(
-    "otel_hardware.source.read.duration", "s", (SOURCE,),
+    "otel_hardware.source.read.duration", "s", (a.SOURCE,),
     "Wall-clock time of the latest read of a source.",
     source="this package",
     scope=Scope.PROCESS, opt_in="request", standard=False,
@@ -60,7 +52,7 @@ SPANS_ENERGY_UNATTRIBUTED = counter(
     scope=Scope.PROCESS, standard=False,
 )
 SPAN_ENERGY_BY_OPERATION = histogram(
-    "hw.span.energy", "J", (SPAN_NAME, SPAN_KIND, REQUEST_MODEL),
+    "hw.span.energy", "J", (a.SPAN_NAME, a.SPAN_KIND, a.REQUEST_MODEL),
     "Energy of the accelerators in use by operation: each span's own part, also of spans that are too short for "
     'attributes or that the sampler drops. At most 100 operations; the others are "other".',
     source="the readings of the accelerators while spans run",

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from opentelemetry.instrumentation.hardware.catalog.attributes import (
-    CPU_MODE,
-    DISK_DIRECTION,
-    FAULT_TYPE,
-    GC_GENERATION,
-    GPU_TASK,
-    HW_ID,
-    SWITCH_TYPE,
-)
+from opentelemetry.instrumentation.hardware.catalog import attributes as a
 from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
 from opentelemetry.instrumentation.hardware.model import Scope, Window
 
@@ -18,13 +10,13 @@ from opentelemetry.instrumentation.hardware.model import Scope, Window
 # fmt: off
 
 PROCESS_CPU_TIME = counter(
-    "process.cpu.time", "s", (CPU_MODE,),
+    "process.cpu.time", "s", (a.CPU_MODE,),
     "CPU time of the process by mode.",
     source="getrusage; of another process /proc/{pid}/stat; elsewhere psutil.Process.cpu_times",
     scope=Scope.PROCESS,
 )
 PROCESS_CPU_UTILIZATION = gauge(
-    "process.cpu.utilization", "1", (CPU_MODE,),
+    "process.cpu.utilization", "1", (a.CPU_MODE,),
     "CPU time of the process over the CPU time available to it (affinity, cgroup limit) since the previous collection.",
     source="increase of process.cpu.time over elapsed time x available CPUs",
     window=Window.RATIO, scope=Scope.PROCESS,
@@ -66,26 +58,26 @@ PROCESS_MEMORY_PEAK = gauge(
     window=Window.PEAK, scope=Scope.PROCESS, standard=False,
 )
 PROCESS_DISK_IO = counter(
-    "process.disk.io", "By", (DISK_DIRECTION,),
+    "process.disk.io", "By", (a.DISK_DIRECTION,),
     "Bytes read from and written to storage on behalf of the process.",
     source="getrusage (blocks of 512 bytes); of another process /proc/{pid}/io read_bytes, write_bytes, which include "
     "children that it has waited for; elsewhere psutil.Process.io_counters",
     scope=Scope.PROCESS,
 )
 PROCESS_DISK_OPERATIONS = counter(
-    "process.disk.operations", "{operation}", (DISK_DIRECTION,),
+    "process.disk.operations", "{operation}", (a.DISK_DIRECTION,),
     "Read and write system calls of the process; on Linux also of children that it has waited for.",
     source="/proc/{pid}/io syscr, syscw; elsewhere psutil.Process.io_counters",
     scope=Scope.PROCESS, opt_in="request",
 )
 PROCESS_CONTEXT_SWITCHES = counter(
-    "process.context_switches", "{context_switch}", (SWITCH_TYPE,),
+    "process.context_switches", "{context_switch}", (a.SWITCH_TYPE,),
     "Context switches of the process: voluntary (it waited) or involuntary (its time slice ended).",
     source="getrusage; absent for another process, for which Linux counts the main thread only",
     scope=Scope.PROCESS,
 )
 PROCESS_PAGING_FAULTS = counter(
-    "process.paging.faults", "{fault}", (FAULT_TYPE,),
+    "process.paging.faults", "{fault}", (a.FAULT_TYPE,),
     "Page faults of the process. A major fault had to read from a disk.",
     source="getrusage; of another process /proc/{pid}/stat minflt, majflt",
     scope=Scope.PROCESS,
@@ -134,44 +126,44 @@ PROCESS_TREE_THREAD_COUNT = updown(
     scope=Scope.PROCESS, standard=False,
 )
 GC_COLLECTIONS = counter(
-    "cpython.gc.collections", "{collection}", (GC_GENERATION,),
+    "cpython.gc.collections", "{collection}", (a.GC_GENERATION,),
     "Runs of the garbage collector by generation.",
     source="gc.get_stats",
     scope=Scope.PROCESS, opt_in="request",
 )
 GC_COLLECTED = counter(
-    "cpython.gc.collected_objects", "{object}", (GC_GENERATION,),
+    "cpython.gc.collected_objects", "{object}", (a.GC_GENERATION,),
     "Objects freed by the garbage collector.",
     source="gc.get_stats",
     scope=Scope.PROCESS, opt_in="request",
 )
 GC_UNCOLLECTABLE = counter(
-    "cpython.gc.uncollectable_objects", "{object}", (GC_GENERATION,),
+    "cpython.gc.uncollectable_objects", "{object}", (a.GC_GENERATION,),
     "Objects the garbage collector could not free.",
     source="gc.get_stats",
     scope=Scope.PROCESS, opt_in="request",
 )
 PROCESS_GPU_MEMORY_USAGE = updown(
-    "process.gpu.memory.usage", "By", (HW_ID,),
+    "process.gpu.memory.usage", "By", (a.HW_ID,),
     "GPU memory used by the process and its descendants. Present while they use the GPU.",
     source="nvmlDeviceGetComputeRunningProcesses, GetGraphicsRunningProcesses; amdgpu: /sys/class/kfd/kfd/proc; "
     "drivers of the Direct Rendering Manager: /proc/{pid}/fdinfo",
     scope=Scope.PROCESS, standard=False,
 )
 PROCESS_GPU_UTILIZATION = gauge(
-    "process.gpu.utilization", "1", (HW_ID, GPU_TASK),
+    "process.gpu.utilization", "1", (a.HW_ID, a.GPU_TASK),
     "GPU utilization by the process and its descendants.",
     source="nvmlDeviceGetProcessUtilization; drivers of the Direct Rendering Manager: /proc/{pid}/fdinfo",
     window=Window.MEAN, scope=Scope.PROCESS, standard=False,
 )
 PROCESS_NPU_UTILIZATION = gauge(
-    "process.npu.utilization", "1", (HW_ID,),
+    "process.npu.utilization", "1", (a.HW_ID,),
     "Utilization of an accelerator by the process or one of its descendants.",
     source="gcipuinfo: ipu utilisation (session); NPUs of laptops: /proc/{pid}/fdinfo; hl-smi: utilization.aip",
     window=Window.MEAN, scope=Scope.PROCESS, standard=False,
 )
 PROCESS_NPU_MEMORY_USAGE = updown(
-    "process.npu.memory.usage", "By", (HW_ID,),
+    "process.npu.memory.usage", "By", (a.HW_ID,),
     "Memory of an accelerator used by the process and its descendants. Present while they use the accelerator.",
     source="NPUs of laptops: /proc/{pid}/fdinfo, memory of the host",
     scope=Scope.PROCESS, standard=False,
