@@ -22,8 +22,8 @@ SYSTEM_MEMORY_COMPACTIONS = counter(
     standard=False,
 )
 """
-LINE = '    ("compact_stall", c.SYSTEM_MEMORY_COMPACTIONS, {}),\n'
-BEFORE = '    ("oom_kill", c.SYSTEM_MEMORY_OOM_KILLS, {}),\n'
+LINE = '    ("compact_stall", c.SYSTEM_MEMORY_COMPACTIONS, ()),\n'
+BEFORE = '    ("oom_kill", c.SYSTEM_MEMORY_OOM_KILLS, ()),\n'
 
 
 @pytest.mark.skipif(not Path("/proc/vmstat").exists(), reason="the file is Linux's")

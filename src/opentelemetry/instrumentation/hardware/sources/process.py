@@ -8,16 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import (
-    Attributes,
-    CounterRatio,
-    Metric,
-    Point,
-    Scope,
-    Series,
-    SeriesCache,
-    Unavailable,
-)
+from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Point, Scope, SeriesCache, Unavailable
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, Source
 from opentelemetry.instrumentation.hardware.system.machine import ONE_ROUND
 from opentelemetry.instrumentation.hardware.system.machine import Process as Measured
@@ -37,22 +28,22 @@ _GROUPS = (
     "tree.",
 )
 
-_READ, _WRITE = {c.DISK_DIRECTION: "read"}, {c.DISK_DIRECTION: "write"}
+_READ, _WRITE = (c.DISK_DIRECTION, "read"), (c.DISK_DIRECTION, "write")
 
-# A field of a reading, and the metric and attributes that it is exported as.
-_NUMBERS: tuple[tuple[str, Metric, Attributes], ...] = (
-    ("threads", c.PROCESS_THREAD_COUNT, {}),
-    ("virtual", c.PROCESS_MEMORY_VIRTUAL, {}),
+# A field of a reading, and the metric and attribute that it is exported as.
+_NUMBERS: Sequence[tuple[str, Metric, tuple[str, ...]]] = (
+    ("threads", c.PROCESS_THREAD_COUNT, ()),
+    ("virtual", c.PROCESS_MEMORY_VIRTUAL, ()),
     ("read", c.PROCESS_DISK_IO, _READ),
     ("written", c.PROCESS_DISK_IO, _WRITE),
     ("reads", c.PROCESS_DISK_OPERATIONS, _READ),
     ("writes", c.PROCESS_DISK_OPERATIONS, _WRITE),
-    ("voluntary", c.PROCESS_CONTEXT_SWITCHES, {c.SWITCH_TYPE: "voluntary"}),
-    ("involuntary", c.PROCESS_CONTEXT_SWITCHES, {c.SWITCH_TYPE: "involuntary"}),
-    ("minor", c.PROCESS_PAGING_FAULTS, {c.FAULT_TYPE: "minor"}),
-    ("major", c.PROCESS_PAGING_FAULTS, {c.FAULT_TYPE: "major"}),
-    ("descriptors", c.PROCESS_FILE_DESCRIPTOR_COUNT, {}),
-    ("handles", c.PROCESS_HANDLE_COUNT, {}),
+    ("voluntary", c.PROCESS_CONTEXT_SWITCHES, (c.SWITCH_TYPE, "voluntary")),
+    ("involuntary", c.PROCESS_CONTEXT_SWITCHES, (c.SWITCH_TYPE, "involuntary")),
+    ("minor", c.PROCESS_PAGING_FAULTS, (c.FAULT_TYPE, "minor")),
+    ("major", c.PROCESS_PAGING_FAULTS, (c.FAULT_TYPE, "major")),
+    ("descriptors", c.PROCESS_FILE_DESCRIPTOR_COUNT, ()),
+    ("handles", c.PROCESS_HANDLE_COUNT, ()),
 )
 
 # The keys of :func:`gc.get_stats`.
@@ -96,15 +87,7 @@ class Process(Source):
         self._span_cpu = TreeCpuTime()
         self._tree_cpu = TreeCpuTime()
         self._series = SeriesCache()
-        self._times = [
-            (Series(c.PROCESS_CPU_TIME, mode), Series(c.PROCESS_CPU_UTILIZATION, mode))
-            for mode in ({c.CPU_MODE: "user"}, {c.CPU_MODE: "system"})
-        ]
-        self._numbers = [
-            (Series(metric, attributes), Measured._fields.index(field))
-            for field, metric, attributes in _NUMBERS
-            if self.context.config.wants(metric)
-        ]
+        self._numbers = [number for number in _NUMBERS if self.context.config.wants(number[1])]
 
     def _read_limits(self) -> None:
         limits = self._machine.limits(self.context.pid)
@@ -143,13 +126,13 @@ class Process(Source):
         if self._last_uptime is not None:
             self._available_cpu += (reading.uptime - self._last_uptime) * self._cpus
         self._last_uptime = reading.uptime
-        for (total, utilization), seconds in zip(self._times, (reading.user, reading.system)):
-            yield total, seconds
-            yield utilization, CounterRatio(seconds, self._available_cpu)
-        for series, at in self._numbers:
-            number = reading[at]
+        for mode, seconds in (("user", reading.user), ("system", reading.system)):
+            yield self._series[c.PROCESS_CPU_TIME, c.CPU_MODE, mode](seconds)
+            yield self._series[c.PROCESS_CPU_UTILIZATION, c.CPU_MODE, mode](CounterRatio(seconds, self._available_cpu))
+        for field, metric, which in self._numbers:
+            number = getattr(reading, field)
             if number is not None:
-                yield series, number
+                yield self._series[(metric, *which)](number)
         if self._last_alive is not None:
             yield self._series[c.PROCESS_UPTIME](reading.uptime)
         if self._gc:
