@@ -11,6 +11,7 @@ from opentelemetry.instrumentation.hardware.accelerators.selection import (
     Selection,
     VisibilityRule,
     all_ids,
+    select_by_name,
 )
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 
@@ -20,12 +21,9 @@ VARIABLE: Final = "HABANA_VISIBLE_MODULES"
 
 def visible_modules(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
     """Select the modules of the variable."""
-    words = {f"module{word.strip()}" for word in environ.get(VARIABLE, "").split(",") if word.strip()}
-    if not words:
-        return Selection(all_ids(found))
-    ids = [device.id for device in found if words & {*device.aliases}]
-    known = {alias for device in found for alias in device.aliases}
-    return Selection(frozenset(ids), unmatched=tuple(sorted(word.removeprefix("module") for word in words - known)))
+    words = [f"module{word.strip()}" for word in environ.get(VARIABLE, "").split(",") if word.strip()]
+    chosen = select_by_name(words, found) if words else Selection(all_ids(found))
+    return chosen._replace(unmatched=tuple(word.removeprefix("module") for word in chosen.unmatched))
 
 
 class Gaudi(AcceleratorSource):
