@@ -33,26 +33,17 @@ class Apple(AcceleratorSource):
         return bool(self.context.drivers.python_module("platform").call("system") == "Darwin")
 
     def drivers(self) -> Iterator[DriverChoice]:
-        from opentelemetry.instrumentation.hardware.sources.apple.driver import (
-            IOREG,
-            MACMON,
-            STATS,
-            Ioreg,
-            Macmon,
-            Stats,
-        )
+        from opentelemetry.instrumentation.hardware.sources.apple import driver
 
-        config, drivers = self.context.config, self.context.drivers
-        stats = STATS.with_setting(config.apple_gpu_stats)
-        macmon = MACMON.with_setting(config.macmon)
-        ioreg = IOREG.with_setting(config.ioreg)
+        config, command, stream = self.context.config, self.context.drivers.command, self.context.drivers.stream
+        stats = driver.STATS.with_setting(config.apple_gpu_stats)
+        macmon = driver.MACMON.with_setting(config.macmon)
+        ioreg = driver.IOREG.with_setting(config.ioreg)
         choices = (
-            DriverChoice(STATS.name, "apple_gpu_stats", lambda: Stats(drivers.command(stats))),
+            DriverChoice(stats.name, stats.name, lambda: driver.Stats(command(stats))),
             DriverChoice(
-                MACMON.name,
-                "macmon",
-                lambda: Macmon(drivers.command(macmon), drivers.stream(macmon), config.interval),
+                macmon.name, macmon.name, lambda: driver.Macmon(command(macmon), stream(macmon), config.interval)
             ),
-            DriverChoice(IOREG.name, "ioreg", lambda: Ioreg(drivers.command(ioreg))),
+            DriverChoice(ioreg.name, ioreg.name, lambda: driver.Ioreg(command(ioreg))),
         )
         yield from sorted(choices, key=lambda choice: not setting_path(getattr(config, choice.setting)))

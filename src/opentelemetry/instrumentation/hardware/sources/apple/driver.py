@@ -175,6 +175,3 @@ class Macmon(AppleDriver):
                 if self._invalid > _MAX_INVALID_LINES:
                     raise
         return mean(outputs) if outputs else None
-
-    def close(self) -> None:
-        self._stream.close()

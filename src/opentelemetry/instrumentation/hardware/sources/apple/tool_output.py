@@ -169,11 +169,7 @@ def _plausible(field: Field, value: object) -> Number | None:
 
 
 def _json_object(text: bytes) -> Mapping[str, Any]:
-    """Return the first JSON object in a text, which may be surrounded by other output.
-
-    Raises:
-        ValueError: The text contains no valid JSON object.
-    """
+    """Return the first JSON object in a text, which may be surrounded by other output."""
     printed = text.decode(errors="replace")
     begin = printed.find("{")
     if begin < 0:
