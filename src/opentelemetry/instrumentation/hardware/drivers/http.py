@@ -56,7 +56,6 @@ class Http:
         self._accept = accept
         self._url = urlsplit(endpoint.url)
         self._backoff = Backoff(60.0, 600.0)
-        self._flood = ""
 
     def get(self) -> dict[str, Any]:
         """Fetch the page.
@@ -72,7 +71,7 @@ class Http:
         """
         start = time.monotonic()
         if self._backoff.is_waiting(start):
-            raise DriverError(0, f"{self._flood}; retry in {self._backoff.retry_at - start:.0f} s")
+            raise DriverError(0, f"{self._backoff.reason}; retry in {self._backoff.retry_at - start:.0f} s")
         deadline = start + self._endpoint.timeout
         url = self._url
         for _ in range(1 + _REDIRECTS):
@@ -81,8 +80,7 @@ class Http:
             except (HTTPException, UnicodeError) as error:
                 raise DriverError(0, f"invalid HTTP response ({type(error).__name__})") from None
             except _FloodError as flood:
-                self._backoff.fail(time.monotonic())
-                self._flood = flood.text
+                self._backoff.fail(time.monotonic(), flood.text)
                 raise
             if body is not None:
                 self._backoff.succeed()
@@ -197,11 +195,6 @@ def _token(path: str) -> str:
 
 
 def _left(deadline: float) -> float:
-    """Seconds until the deadline.
-
-    Raises:
-        TimeoutError: The deadline has passed.
-    """
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("timed out")

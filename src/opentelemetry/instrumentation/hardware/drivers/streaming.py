@@ -61,7 +61,6 @@ class StreamingCommand:
         self._name = tool.name
         self._clock = clock
         self._child: Child | None = None
-        self._failure = ""
         self._backoff = Backoff(1.0, _LONGEST_BACKOFF)
 
     def open(self, arguments: Sequence[str], period: float, document: str = "") -> None:
@@ -81,7 +80,7 @@ class StreamingCommand:
         self.close()
         now = self._clock()
         if self._backoff.is_waiting(now):
-            raise ChildProcessError(f"{self._failure}; retry in {self._backoff.retry_at - now:.0f} s")
+            raise ChildProcessError(f"{self._backoff.reason}; retry in {self._backoff.retry_at - now:.0f} s")
         # A file in memory leaves nothing behind.
         stdin = above_standard_streams(memfd_create("otel-hardware")) if document else None
         try:
@@ -106,7 +105,7 @@ class StreamingCommand:
             TimeoutError: The tool has printed nothing for three periods.
         """
         if self._child is None:
-            raise ChildProcessError(self._failure or f"{self._name} is not running")
+            raise ChildProcessError(self._backoff.reason or f"{self._name} is not running")
         start = self._clock()
         most = _BURST + _TIMES * (start - self._last_read) / self._period
         lines: list[bytes] = []
@@ -170,8 +169,7 @@ class StreamingCommand:
         now = self._clock()
         if now - self._started > _LONGEST_BACKOFF:
             self._backoff.succeed()
-        self._backoff.fail(now)
-        self._failure = failure
+        self._backoff.fail(now, failure)
         self.close()
         return failure
 

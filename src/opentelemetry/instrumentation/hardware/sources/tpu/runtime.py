@@ -11,21 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError
+from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc_status
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import (
-    INVALID_ARGUMENT,
-    NOT_FOUND,
-    UNAVAILABLE,
-    UNIMPLEMENTED,
-)
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 # The statuses for a metric that a runtime does not have.
-_NOT_SUPPORTED: Final = (INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED)
+_NOT_SUPPORTED: Final = (rpc_status.INVALID_ARGUMENT, rpc_status.NOT_FOUND, rpc_status.UNIMPLEMENTED)
 
 _MOST_READINGS: Final = 31  # maximum number of readings for which a failing call is not repeated
 
@@ -37,37 +31,25 @@ Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"  # by metric of the runtim
 
 
 @dataclass
-class _Failure:
-    """Why a call failed, and when it is repeated."""
-
-    backoff: Backoff
-    reason: str = ""
-
-
-@dataclass
 class _Server:
     """One metric service.
 
     Attributes:
         refused: Why there is no connection; "" if there is one.
         readings: Number of readings so far.
-        failures: Failed calls by the metrics that are read together.
-        unsupported: Failed calls by metric. A runtime may support a metric only after its program has run on the TPU.
+        failures: Failed calls, by the metrics that are read together, and when they are repeated.
+        unsupported: The same by metric. A runtime may support a metric only after its program has run on the TPU.
     """
 
     address: str
     refused: str = ""
     readings: int = 0
-    failures: dict[tuple[str, ...], _Failure] = field(default_factory=dict)
-    unsupported: dict[str, _Failure] = field(default_factory=dict)
+    failures: dict[tuple[str, ...], Backoff] = field(default_factory=dict)
+    unsupported: dict[str, Backoff] = field(default_factory=dict)
 
-    def is_due(self, failure: _Failure | None) -> bool:
+    def is_due(self, failure: Backoff | None) -> bool:
         """Whether a call that may have failed is made now."""
-        return failure is None or not failure.backoff.is_waiting(self.readings)
-
-    def fail(self, failure: _Failure, reason: str) -> None:
-        failure.reason = reason
-        failure.backoff.fail(self.readings)
+        return failure is None or not failure.is_waiting(self.readings)
 
 
 class Runtime:
@@ -88,8 +70,8 @@ class Runtime:
                 answers[server.address] = self._samples(server, names)
                 server.refused = ""
             except DriverError as error:
-                if error.code != UNAVAILABLE:
-                    server.fail(server.failures.setdefault(names, _Failure(Backoff(1, _MOST_READINGS))), error.text)
+                if error.code != rpc_status.UNAVAILABLE:
+                    server.failures.setdefault(names, Backoff(1, _MOST_READINGS)).fail(server.readings, error.text)
                     continue
                 server.refused = error.text
                 server.unsupported.clear()  # the next program may support more
@@ -106,8 +88,8 @@ class Runtime:
             except DriverError as error:
                 if error.code not in _NOT_SUPPORTED:
                     raise
-                unsupported = server.unsupported.setdefault(name, _Failure(Backoff(_MOST_READINGS, _MOST_READINGS)))
-                server.fail(unsupported, error.text)
+                unsupported = server.unsupported.setdefault(name, Backoff(_MOST_READINGS, _MOST_READINGS))
+                unsupported.fail(server.readings, error.text)
             else:
                 server.unsupported.pop(name, None)
                 samples[name] = [Sample(**each) for each in answer]
