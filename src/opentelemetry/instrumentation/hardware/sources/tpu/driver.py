@@ -12,14 +12,15 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.model import Number
+from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
+from opentelemetry.instrumentation.hardware.model import Number, Unavailable
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, fields
 from opentelemetry.instrumentation.hardware.sources.tpu.device import Devices, TpuDevice
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import MIN_INTERVAL, Profiler
 from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged, statistics
-from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Sdk
+from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Values, open_sdk
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 _SDK_METRICS: Final = "google.tpu.link.health, google.tpu.throttle.score, hw.npu.utilization (tensorcore)"
@@ -47,10 +48,10 @@ class TpuDriver(AcceleratorDriver):
         services = drivers.custom("tpu", Services) if presence.runtime or address else None
         self._runtime = Runtime(services, presence.runtime) if services and presence.runtime else None
         self._profiler = Profiler(services, address) if services and address else None
-        self._sdk: Sdk | None = None
+        self._sdk: Reports[Values] | None = None
         self._no_sdk = ""
         if config.libtpu == "on" and presence.chips:
-            self._sdk = Sdk(drivers, config.interval)
+            self._sdk = open_sdk(drivers, config.interval)
         elif config.libtpu == "on":
             self._no_sdk = "libtpu's SDK is not started: there is no TPU on the PCI bus"
         self.min_interval = MIN_INTERVAL if self._profiler else 0.0
@@ -173,10 +174,18 @@ class TpuDriver(AcceleratorDriver):
                 node.sampled[fields.BUSY] = 100 - page.idle
 
     def _take_sdk(self) -> None:
+        """Take the newest line of the SDK. If it fails, only its own values are missing."""
         if self._sdk is None:
             return
-        self._sdk.read()
-        values = self._sdk.values
+        try:
+            self._sdk.read()
+        except OSError:
+            return  # the child process is started again
+        except Unavailable as missing:
+            self._sdk.stream.close()
+            self._sdk, self._no_sdk = None, f"{_SDK_METRICS}: {missing}"
+            return
+        values = self._sdk.newest or Values()
         for index, percent in enumerate(values.tensorcore):
             if percent is not None:
                 self._devices.local(index, len(values.tensorcore)).sampled[fields.TENSORCORE] = percent

@@ -6,14 +6,13 @@ loads it and prints a line of JSON every few seconds. https://cloud.google.com/t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.json import decoded
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -88,10 +87,7 @@ def parse(line: bytes) -> Values:
         Unavailable: The line reports that the SDK cannot be imported.
         ValueError: The line is invalid.
     """
-    try:
-        values = json.loads(line)
-    except RecursionError:
-        values = None
+    values = decoded(line)
     if not isinstance(values, dict):
         raise ValueError("invalid line")
     if "missing" in values:
@@ -115,30 +111,8 @@ def _percent(text: str) -> float | None:
     return percent if percent is not None and percent <= 100 else None
 
 
-class Sdk:
-    """The SDK in its child process. If it fails, only its own values are missing."""
-
-    def __init__(self, drivers: Drivers, interval: float) -> None:
-        period = max(PERIOD, interval)
-        stream = drivers.stream(Tool("libtpu", python_executable(), environment=_ENVIRONMENT))
-        self._reports = Reports(stream, "libtpu", parse, ["-I", "-c", _PROGRAM, f"{period:g}", *NAMES], period)
-        self._is_installed = True
-
-    @property
-    def error(self) -> str:
-        """Why there are no values; "" if there are."""
-        return self._reports.error
-
-    @property
-    def values(self) -> Values:
-        """The newest values."""
-        return self._reports.newest or Values()
-
-    def read(self) -> None:
-        if self._is_installed:
-            with suppress(OSError):  # the child process is started again
-                try:
-                    self._reports.read()
-                except Unavailable:
-                    self._is_installed = False
-                    self._reports.stream.close()
+def open_sdk(drivers: Drivers, interval: float) -> Reports[Values]:
+    """Return the SDK in a child process, which the first reading starts."""
+    period = max(PERIOD, interval)
+    stream = drivers.stream(Tool("libtpu", python_executable(), environment=_ENVIRONMENT))
+    return Reports(stream, "libtpu", parse, ["-I", "-c", _PROGRAM, f"{period:g}", *NAMES], period)
