@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
@@ -17,27 +16,19 @@ from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
 from opentelemetry.instrumentation.hardware.sources.trainium.visible import neuron_device
 
 
-class PhysicalCores(NamedTuple):
-    """Physical cores, by device and by their numbers on the device, as in the driver's files."""
-
-    sysfs: Sysfs
-    device: int
-    cores: Sequence[int]
-
-
 class NeuronCore(Device):
     """A NeuronCore, as programs see it.
 
     Args:
         parent: The id of its device; "" if unknown.
-        physical: Its physical cores for reading memory from the driver's files, if no tool reports it.
+        physical: Read the memory of each of its physical cores from the driver's files, if no tool reports it.
 
     Attributes:
         percent: Utilization by all runtimes in percent; None if no runtime uses the core.
         memory: Bytes of device memory in use by category.
     """
 
-    def __init__(self, number: int, parent: str, physical: PhysicalCores | None) -> None:
+    def __init__(self, number: int, parent: str, physical: Sequence[Callable[[], Mapping[str, int]]]) -> None:
         super().__init__(f"neuroncore{number}", f"NeuronCore {number}", "npu", parent, index=number)
         self._physical = physical
         self.percent: Number | None = None
@@ -49,9 +40,8 @@ class NeuronCore(Device):
         yield from self._memory_points(self.memory)
 
     def read_slow(self) -> Iterator[Point]:
-        if self._physical is not None:
-            sysfs, device, cores = self._physical
-            sizes = [sysfs.memory_by_category(device, core) for core in cores]
+        if self._physical:
+            sizes = [read() for read in self._physical]
             yield from self._memory_points(total(sizes) if all(sizes) else {})
 
     def _memory_points(self, memory: Mapping[str, Number]) -> Iterator[Point]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports
 from opentelemetry.instrumentation.hardware.model import Number, Unavailable
-from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice, PhysicalCores
+from opentelemetry.instrumentation.hardware.sources.trainium.device import NeuronCore, NeuronDevice
 from opentelemetry.instrumentation.hardware.sources.trainium.processes import Runtimes, total
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware, Report
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
@@ -136,11 +137,12 @@ class Neuron(AcceleratorDriver):
         parent = f"neuron{number // per_device}" if per_device else ""
         core = self._cores.get(number)
         if core is None or core.parent != parent:
-            physical = None
+            physical = []
             if self._monitor is None and per_device:
                 device, place = divmod(number, per_device)
                 logical = self._logical()
-                physical = PhysicalCores(self._sysfs, device, range(place * logical, (place + 1) * logical))
+                cores = range(place * logical, (place + 1) * logical)
+                physical = [partial(self._sysfs.memory_by_category, device, each) for each in cores]
             core = self._cores[number] = NeuronCore(number, parent, physical)
         return core
 

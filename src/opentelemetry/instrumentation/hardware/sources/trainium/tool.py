@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers.json import decoded, table
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, period_for
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -61,10 +62,7 @@ def open_monitor(drivers: Drivers, config: Config, with_devices: bool, clock: Ca
 
 def configured_period(config: bytes) -> float:
     """Return the seconds between two reports in a configuration; the tool's default if missing or invalid."""
-    try:
-        period = json.loads(config).get("period")
-    except (ValueError, AttributeError, RecursionError):
-        period = None
+    period = table(decoded(config)).get("period")
     if not (isinstance(period, str) and re.fullmatch(f"(?:{_PART}){{1,4}}", period)):
         return _TOOL_PERIOD
     return max(0.1, sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, period)))
