@@ -178,37 +178,27 @@ class Gpu(SysfsDevice):
                 found[f.POWER] = watts / 1e6
         return found
 
-    def _utilization(self) -> dict[Field, object]:
+    def _utilization(self) -> Mapping[Field, object]:
         """Return the share of the time out of RC6, of several GTs the highest."""
-        shares: dict[Field, object] = {}
-        busiest: float | None = None
+        shares: dict[Field, float] = {}
         for gt in self._gts:
             idle = self.count(gt.residency) if gt.residency else None
             grown = None if idle is None else self.increases.per_second(gt.residency, idle)
             if grown is not None:
-                busy = min(1.0, max(0.0, 1.0 - grown / 1000))
                 field = f.MEDIA_UTILIZATION if gt.is_media else f.UTILIZATION
-                before = shares.get(field, 0.0)
-                assert isinstance(before, float)
-                shares[field] = max(busy, before)
-                busiest = max(busy, busiest or 0.0)
-        self._busy = busiest
+                shares[field] = min(1.0, max(1.0 - grown / 1000, shares.get(field, 0.0)))
+        self._busy = max(shares.values(), default=None)
         return shares
 
-    def _frequencies(self) -> dict[Field, object]:
-        found: dict[Field, object] = {}
-        for is_media, current, highest in (
-            (False, f.FREQUENCY, f.FREQUENCY_LIMIT),
-            (True, f.MEDIA_FREQUENCY, f.MEDIA_FREQUENCY_LIMIT),
-        ):
-            gts = [gt for gt in self._gts if gt.is_media is is_media]
-            for field, paths in (
-                (current, [gt.frequency for gt in gts]),
-                (highest, [gt.frequency_limit for gt in gts]),
-            ):
-                known = [count for path in paths if (count := self.count(path)) is not None]
-                if known:
-                    found[field] = max(known)
+    def _frequencies(self) -> Mapping[Field, object]:
+        """Return the frequency and its limit, of several GTs the highest."""
+        found: dict[Field, int] = {}
+        for gt in self._gts:
+            field, limit = f.MEDIA_FREQUENCIES if gt.is_media else f.FREQUENCIES
+            for each, path in ((field, gt.frequency), (limit, gt.frequency_limit)):
+                count = self.count(path)
+                if count is not None:
+                    found[each] = max(count, found.get(each, 0))
         return found
 
     def _throttling(self) -> dict[Field, object]:

@@ -27,10 +27,8 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import (
 
 UTILIZATION: Final = utilization("general", "")
 MEDIA_UTILIZATION: Final = utilization("video", "")
-FREQUENCY: Final = frequency("graphics")
-MEDIA_FREQUENCY: Final = frequency("video")
-FREQUENCY_LIMIT: Final = frequency_limit("graphics")
-MEDIA_FREQUENCY_LIMIT: Final = frequency_limit("video")
+FREQUENCIES: Final = (frequency("graphics"), frequency_limit("graphics"))
+MEDIA_FREQUENCIES: Final = (frequency("video"), frequency_limit("video"))
 MEMORY_USED: Final = memory_used()
 MEMORY_TOTAL: Final = memory_total()
 ENERGY: Final = Field(c.HW_ENERGY, unit=(1, 10**6))
