@@ -14,7 +14,13 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sleep import autosuspend_delay, is_suspended
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point, Series
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_integer, read_text
+from opentelemetry.instrumentation.hardware.system.files import (
+    Files,
+    link_or_empty,
+    names_or_empty,
+    read_integer,
+    read_text,
+)
 
 DRM: Final = "/sys/class/drm"
 ACCEL: Final = "/sys/class/accel"
@@ -67,7 +73,7 @@ def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None
             event = dict(line.split("=", 1) for line in lines if "=" in line)
             driver, address = event.get("DRIVER", ""), event.get("PCI_SLOT_NAME", "").lower()
             if driver and (drivers is None or driver in drivers):
-                place = address or _link(files, device).rpartition("/")[2] or name
+                place = address or link_or_empty(files, device).rpartition("/")[2] or name
                 cards.append(Card(address, place, name, device, driver, event.get("PCI_ID", "").upper()))
     return sorted(cards)
 
@@ -75,13 +81,6 @@ def find_cards(files: Files, folder: str, drivers: Collection[str] | None = None
 def cards_of(files: Files, drivers: Collection[str] | None = None) -> list[Card]:
     """Return the GPUs and NPUs of these kernel drivers; None for all."""
     return [*find_cards(files, DRM, drivers), *find_cards(files, ACCEL, drivers)]
-
-
-def _link(files: Files, path: str) -> str:
-    try:
-        return files.link(path)
-    except OSError:
-        return ""
 
 
 def node_names(files: Files, card: Card) -> list[str]:
@@ -144,12 +143,6 @@ def read_files(files: Files, wanted: Iterable[File], unsupported: dict[Series | 
 def present(files: Files, folder: str, table: Mapping[str, Field]) -> list[File]:
     """Return the files of a table that exist in a folder."""
     return [File(f"{folder}/{name}", field) for name, field in table.items() if files.exists(f"{folder}/{name}")]
-
-
-def hwmon_folder(files: Files, folder: str, names: Collection[str]) -> str:
-    """Return the folder of a device's sensors that has one of the names; "" if there is none."""
-    folders = (f"{folder}/hwmon/{name}" for name in sorted(names_or_empty(files, f"{folder}/hwmon")))
-    return next((each for each in folders if read_text(files, f"{each}/name") in names), "")
 
 
 def pcie_link(folder: str) -> list[File]:
@@ -252,6 +245,16 @@ class SysfsDevice(Device):
     def count(self, path: str) -> int | None:
         """Return the number in a file; None if it cannot be read."""
         return read_integer(self.files, path)
+
+    def folders(self, kind: str) -> list[str]:
+        """Return the folders of its sensors (``hwmon``) or of its clock (``devfreq``)."""
+        folder = f"{self.card.folder}/{kind}"
+        return [f"{folder}/{name}" for name in sorted(names_or_empty(self.files, folder))]
+
+    def sensors(self) -> str:
+        """Return the folder of the sensors of its driver; "" if there is none."""
+        named = (each for each in self.folders("hwmon") if read_text(self.files, f"{each}/name") == self.card.driver)
+        return next(named, "")
 
     def add_fans(self, folder: str) -> None:
         """Find the fans of a folder of sensors."""

@@ -160,6 +160,14 @@ def read_text(files: Files, path: str) -> str:
     return read_or_empty(files, path).decode(errors="replace").strip()
 
 
+def link_or_empty(files: Files, path: str) -> str:
+    """The target of a symbolic link; empty if it cannot be read."""
+    try:
+        return files.link(path)
+    except OSError:
+        return ""
+
+
 def utf8(text: str) -> str:
     """Escape invalid UTF-8 in a path or name. OTLP exporters drop attributes with surrogates and log an error each."""
     return text.encode(errors="surrogateescape").decode(errors="backslashreplace")

@@ -21,7 +21,6 @@ from opentelemetry.instrumentation.hardware.accelerators.sysfs import (
     SysfsDevice,
     describe,
     fact,
-    hwmon_folder,
     present,
     read_files,
 )
@@ -131,7 +130,7 @@ class Gpu(SysfsDevice):
             self.often.append(file._replace(extract=partial(self._with_shared, path=shared)) if is_part else file)
         for file in present(self.files, folder, f.SYSFS_SLOW):
             self.slow.append(file._replace(extract=highest_clock) if "pp_dpm" in file.path else file)
-        sensors = hwmon_folder(self.files, folder, ("amdgpu",))
+        sensors = self.sensors()
         if sensors:
             self._find_sensors(sensors)
         if not self.often:

@@ -12,7 +12,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, fact, present
 from opentelemetry.instrumentation.hardware.model import Point
 from opentelemetry.instrumentation.hardware.sources.drm import fields as f
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
 
 class DrmDevice(SysfsDevice):
@@ -42,11 +42,6 @@ class DrmDevice(SysfsDevice):
             c.PCI_BDF: self.card.address,
         }
         self.facts = known(facts)
-
-    def folders(self, kind: str) -> list[str]:
-        """Return the folders of the sensors (``hwmon``) or of the clock (``devfreq``) of the device."""
-        folder = f"{self.card.folder}/{kind}"
-        return [f"{folder}/{name}" for name in sorted(names_or_empty(self.files, folder))]
 
 
 class Gpu(DrmDevice):

@@ -12,17 +12,9 @@ from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.sysfs import (
-    DRM,
-    Card,
-    SysfsDevice,
-    fact,
-    hwmon_folder,
-    pcie_link,
-    present,
-)
+from opentelemetry.instrumentation.hardware.accelerators.sysfs import DRM, Card, SysfsDevice, fact, pcie_link, present
 from opentelemetry.instrumentation.hardware.sources.intel import fields as f
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import Files, link_or_empty, names_or_empty, read_text
 
 # Share of the time out of RC6 below which a GPU counts as idle: a reading itself may wake a GT.
 _IDLE: Final = 0.02
@@ -134,7 +126,7 @@ class Gpu(SysfsDevice):
         return tuple((f"{folder}/{name}", reason) for name, reason in known if reason)
 
     def _find_sensors(self) -> None:
-        folder = hwmon_folder(self.files, self.card.folder, (self.card.driver,))
+        folder = self.sensors()
         if not folder:
             why = "the GPU is part of the CPU, and so are its sensors" if self.is_integrated else self._no_sensors()
             self.unsupported["hw.energy, hw.power, hw.temperature"] = why
@@ -159,10 +151,7 @@ class Gpu(SysfsDevice):
 
     def _link_folder(self) -> str:
         """Return the folder of the link to the slot. An Arc card has a switch between its slot and its GPU."""
-        try:
-            bridges = _ADDRESS.findall(self.files.link(f"{DRM}/{self.card.name}"))[:-1]
-        except OSError:
-            bridges = []
+        bridges = _ADDRESS.findall(link_or_empty(self.files, f"{DRM}/{self.card.name}"))[:-1]
         above = f"/sys/bus/pci/devices/{bridges[-2]}" if len(bridges) > 2 else ""
         return above if above and read_text(self.files, f"{above}/vendor") == "0x8086" else self.card.folder
 

@@ -11,7 +11,7 @@ from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import Card, SysfsDevice, fact, present
 from opentelemetry.instrumentation.hardware.sources.tenstorrent import fields as f
-from opentelemetry.instrumentation.hardware.system.files import Files, names_or_empty
+from opentelemetry.instrumentation.hardware.system.files import Files
 
 CLASS: Final = "/sys/class/tenstorrent"
 
@@ -53,8 +53,7 @@ class Npu(SysfsDevice):
         facts[c.HW_DRIVER_VERSION] = fact(self.files, "/sys/module/tenstorrent/version", "[0-9A-Za-z.+-]{1,40}")
         self.facts = known({c.HW_VENDOR: "Tenstorrent", c.PCI_BDF: self.card.address, **facts})
         self.often += present(self.files, self._attributes, f.ATTRIBUTES)
-        for name in sorted(names_or_empty(self.files, f"{self.card.folder}/hwmon")):
-            folder = f"{self.card.folder}/hwmon/{name}"
+        for folder in self.folders("hwmon"):
             self.often += present(self.files, folder, f.SENSORS)
             self.slow += present(self.files, folder, f.SENSORS_SLOW)
             if self.count(f"{folder}/fan1_input") != _NO_FAN:
