@@ -10,17 +10,17 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from errno import EIO
 from glob import glob
 from math import inf
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Metric, Point, Rate, Series, Unavailable
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.model import Point, Rate, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
+from opentelemetry.instrumentation.hardware.system.files import link_or_empty, names_or_empty, read_text
 
 _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
@@ -36,7 +36,6 @@ _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("apm_xgene", "altra_hwmon", "smpro_hwmon"), "cpu"),
     **dict.fromkeys(("nvme", "drivetemp"), "physical_disk"),
     **dict.fromkeys(("jc42", "spd5118"), "memory"),
-    **dict.fromkeys(("mlx5", "bnxt_en", "ice", "ixgbe"), "network"),
 }
 
 # Labels of the temperature of a whole CPU, the preferred first: Intel's (the second one before Linux 4.16), AMD's,
@@ -66,35 +65,19 @@ _PLAUSIBLE: Final[Mapping[str, tuple[float, float]]] = {
 _LONGEST_NAME: Final = 255  # of a driver, a device or a sensor
 
 
-class _Component(NamedTuple):
-    """The component that a sensor measures, with its attributes."""
-
-    id: str
-    name: str
-    type: str = "enclosure"
-    parent: str = ""
-
-    def series(self, metric: Metric, attributes: Attributes = NONE) -> Series:
-        known = {c.HW_ID: self.id, c.HW_NAME: self.name, c.HW_TYPE: self.type, c.HW_PARENT: self.parent}
-        identity = {name: value for name, value in known.items() if value and name in metric.attributes}
-        return Series(metric, {**identity, **attributes})
-
-
 class _Sensor(NamedTuple):
     """One file of a driver and the series of its value.
 
     Attributes:
         path: The file.
         kind: Temp, fan, in, energy, power, or meter for the power of the machine.
-        gauges: Series of the value.
-        energy: The series of its integral over time.
+        series: Series of the value. That of the energy of a power is its integral over time.
         limits: Series of limits with their values.
     """
 
     path: str
     kind: str
-    gauges: tuple[Series, ...]
-    energy: Series | None = None
+    series: tuple[Series, ...]
     limits: tuple[Point, ...] = ()
 
 
@@ -121,12 +104,13 @@ class Hwmon(Source):
         self._often: list[_Sensor] = []
         self._slowly: list[_Sensor] = []
         self._count: Counter[str] = Counter()
-        self._meters: list[tuple[_Component, str]] = []
+        self._meters: list[tuple[Device, str]] = []
         for name in sorted(self._names(_HWMON), key=_number):
             self._add_driver(f"{_HWMON}/{name}")
         if len(self._meters) == 1:
             meter, path = self._meters[0]
-            self._add(_Sensor(path, "meter", (meter._replace(name="machine").series(c.HW_HOST_POWER),)), often=True)
+            machine = {c.HW_ID: meter.id, c.HW_NAME: "machine"}
+            self._add(_Sensor(path, "meter", (Series(c.HW_HOST_POWER, machine),)), often=True)
         elif self._all:  # power supplies or parts of the machine
             for meter, path in self._meters:
                 self._add_other(meter, path, "power", meter.name)
@@ -146,9 +130,7 @@ class Hwmon(Source):
         driver = self._text(f"{folder}/name") or self._text(f"{folder}/device/name") or folder.rpartition("/")[2]
         if driver in _OTHER_SOURCES:
             return
-        device = ""
-        with suppress(OSError):
-            device = self._files.link(f"{folder}/device").rpartition("/")[2][:_LONGEST_NAME]
+        device = link_or_empty(self._files, f"{folder}/device").rpartition("/")[2][:_LONGEST_NAME]
         if not any(map(_INPUT.fullmatch, self._names(folder))):  # an older interface between driver and kernel
             folder += "/device"
         # Sorted, so that the instantaneous power1_input is preferred to power1_average.
@@ -169,7 +151,7 @@ class Hwmon(Source):
             elif kind != "temp" and self._all:
                 self._add_other(component, path, kind, label)
 
-    def _component(self, driver: str, device: str, folder: str, labels: Iterable[str]) -> _Component:
+    def _component(self, driver: str, device: str, folder: str, labels: Iterable[str]) -> Device:
         kind = _TYPES.get(driver, "enclosure")
         if kind == "cpu":
             number = next((match[1] for label in labels if (match := _PACKAGE[0].fullmatch(label))), "")
@@ -177,13 +159,13 @@ class Hwmon(Source):
                 number = self._node(int(slot[1], 16) - 0x18)  # the nodes of AMD's CPUs are PCI devices 18 and up
             number = number or str(self._count[kind])
             self._count[kind] += 1
-            return _Component(f"package-{number}", f"CPU {number}", kind)
+            return Device(f"package-{number}", f"CPU {number}", kind)
         if kind == "physical_disk":  # SATA disks, and NVMe disks before Linux 5.14, are named below their device
             device = next(iter(self._names(f"{folder}/device/{'nvme' if driver == 'nvme' else 'block'}")), device)
-            return _Component(device or driver, device or driver, kind)
+            return Device(device or driver, device or driver, kind)
         if kind == "memory":
-            return _Component(f"dimm-{device}", f"DIMM {device}", kind)
-        return _Component(f"{driver}-{device}" if device else driver, driver)
+            return Device(f"dimm-{device}", f"DIMM {device}", kind)
+        return Device(f"{driver}-{device}" if device else driver, driver, "enclosure")
 
     def _node(self, number: int) -> str:
         """The number of AMD's package that is a node, or those of a package and its die, as powercap has them."""
@@ -191,20 +173,21 @@ class Hwmon(Source):
         dies = next((dies for model, dies in _DIES if model.search(cpus)), 1)
         return str(number) if dies == 1 else f"{number // dies}-die-{number % dies}"
 
-    def _add_temperature(self, component: _Component, path: str, location: str, often: bool = False) -> None:
-        if component.series(c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: location}) in self._used:
+    def _add_temperature(self, component: Device, path: str, location: str, often: bool = False) -> None:
+        if component.series(Series(c.HW_TEMPERATURE, {c.HW_SENSOR_LOCATION: location})) in self._used:
             location = f"{location} {_input_of(path)}"
         where = {c.HW_SENSOR_LOCATION: location}
         limits = []
         for suffix, limit in _LIMITS.items() if path.endswith("_input") else ():
             value = self._value(path.replace("_input", f"_{suffix}"), "temp")
             if value is not None:
-                limits.append(component.series(c.HW_TEMPERATURE_LIMIT, {**where, c.HW_LIMIT_TYPE: limit})(value))
+                series = Series(c.HW_TEMPERATURE_LIMIT, {**where, c.HW_LIMIT_TYPE: limit})
+                limits.append(component.series(series)(value))
         metrics = (c.HW_TEMPERATURE, c.HW_TEMPERATURE_PEAK) if often else (c.HW_TEMPERATURE,)
-        gauges = tuple(component.series(metric, where) for metric in metrics)
-        self._add(_Sensor(path, "temp", gauges, None, tuple(limits)), often)
+        gauges = tuple(component.series(Series(metric, where)) for metric in metrics)
+        self._add(_Sensor(path, "temp", gauges, tuple(limits)), often)
 
-    def _add_meter(self, meter: _Component, folder: str, path: str) -> None:
+    def _add_meter(self, meter: Device, folder: str, path: str) -> None:
         """Add an ACPI power meter. Its OEM information names the part that it measures, by default the machine.
 
         NVIDIA Grace: https://docs.nvidia.com/grace-perf-tuning-guide/power-thermals.html. The power of a Grace socket
@@ -217,40 +200,38 @@ class Hwmon(Source):
         if not part:
             self._meters.append((meter, path))
         elif grace and grace[1] == "Grace":
-            package = _Component(f"package-{grace[2]}", f"CPU {grace[2]}", "cpu")
-            gauges = (package.series(c.HW_POWER), package.series(c.HW_POWER_PEAK))
-            self._add(_Sensor(path, "power", gauges, package.series(c.HW_ENERGY)), often=True)
+            package = Device(f"package-{grace[2]}", f"CPU {grace[2]}", "cpu")
+            series = (package.series(Series(metric)) for metric in (c.HW_POWER, c.HW_POWER_PEAK, c.HW_ENERGY))
+            self._add(_Sensor(path, "power", tuple(series)), often=True)
         elif self._all:
-            rail = meter._replace(name=part)
+            rail = Device(meter.id, part, meter.type)
             if grace and grace[1] != "Module":
-                rail = rail._replace(type="cpu", parent=f"package-{grace[2]}")
-            self._add(_Sensor(path, "power", (rail.series(c.HW_POWER),)))
+                rail = Device(meter.id, part, "cpu", f"package-{grace[2]}")
+            self._add(_Sensor(path, "power", (rail.series(Series(c.HW_POWER)),)))
 
-    def _add_other(self, component: _Component, path: str, kind: str, label: str) -> None:
+    def _add_other(self, component: Device, path: str, kind: str, label: str) -> None:
         if kind == "in":
-            series = component.series(c.HW_VOLTAGE, {c.HW_SENSOR_LOCATION: label.lower()})
+            series = component.series(Series(c.HW_VOLTAGE, {c.HW_SENSOR_LOCATION: label.lower()}))
         else:
             metric = {"fan": c.HW_FAN_SPEED, "power": c.HW_POWER, "energy": c.HW_ENERGY}[kind]
-            part = _Component(f"{component.id}/{_input_of(path)}", label, component.type, component.id)
-            series = part.series(metric)
+            part = Device(f"{component.id}/{_input_of(path)}", label, component.type, component.id)
+            series = part.series(Series(metric))
         if series not in self._used:
             self._add(_Sensor(path, kind, (series,)))
 
     def _add_zone(self, folder: str) -> None:
-        zone = self._text(f"{folder}/type")
+        zone, path = self._text(f"{folder}/type"), f"{folder}/temp"
         if zone == "x86_pkg_temp":
             number = self._count[zone]
             self._count[zone] += 1
-            self._add_temperature(
-                _Component(f"package-{number}", f"CPU {number}", "cpu"), f"{folder}/temp", "package", True
-            )
+            self._add_temperature(Device(f"package-{number}", f"CPU {number}", "cpu"), path, "package", True)
         elif _CPU_ZONE.fullmatch(zone):
-            self._add_temperature(_Component("package-0", "CPU 0", "cpu"), f"{folder}/temp", zone.lower(), True)
+            self._add_temperature(Device("package-0", "CPU 0", "cpu"), path, zone.lower(), True)
         elif zone and self._all:
-            self._add_temperature(_Component("thermal", "thermal zones"), f"{folder}/temp", zone.lower())
+            self._add_temperature(Device("thermal", "thermal zones", "enclosure"), path, zone.lower())
 
     def _add(self, sensor: _Sensor, often: bool = False) -> None:
-        self._used.update(sensor.gauges)
+        self._used.update(sensor.series)
         (self._often if often else self._slowly).append(sensor)
 
     def read(self) -> Iterator[Point]:
@@ -272,10 +253,9 @@ class Hwmon(Source):
                 self._failures[sensor.path] = f"{sensor.path}: no readable and plausible value"
                 continue
             self._failures.pop(sensor.path, None)
-            for series in sensor.gauges:
-                yield series(value)
-            if sensor.energy is not None:
-                yield sensor.energy(Rate(value))
+            for series in sensor.series:
+                is_integral = sensor.kind == "power" and series.metric is c.HW_ENERGY
+                yield series(Rate(value) if is_integral else value)
         self.unsupported = list(self._failures.values())
 
     def _value(self, path: str, kind: str) -> float | None:
