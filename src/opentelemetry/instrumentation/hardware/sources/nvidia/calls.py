@@ -100,9 +100,14 @@ class NvmlDevice(Device):
         """Call ``nvmlDeviceGet<name>`` for this device."""
         return self.nvml.get(self.key, name, *arguments)
 
-    def call(self, field: Field, name: str, *arguments: object) -> Call:
-        """Return the call of ``nvmlDeviceGet<name>`` for a field."""
-        return Call(lambda: {field: self.get(name, *arguments)}, field)
+    def call(self, field: Field, name: str, *arguments: object, at: int = 0) -> Call:
+        """Return the call of ``nvmlDeviceGet<name>`` for a field; of several numbers it is the one at an index."""
+
+        def value() -> Values:
+            answer = self.get(name, *arguments)
+            return {field: answer[at] if isinstance(answer, list) else answer}
+
+        return Call(value, field)
 
     def get_optional(self, name: str, *arguments: object) -> Any:
         """Call ``nvmlDeviceGet<name>``. Returns None if it is not supported or has no value."""

@@ -137,7 +137,7 @@ class Gpu(NvmlDevice):
             Call(counted.read, *self._sampled.values()),
         ]
         slow = [
-            *(self._engine(name) for name in f.ENGINES),
+            *(self.call(field, f"{name}Utilization") for name, field in f.ENGINES.items()),
             *(clocks[domain] for domain in ("graphics", "video")),
             self.call(f.PERFORMANCE_STATE, "PerformanceState"),
             self.call(f.POWER_ENFORCED, "EnforcedPowerLimit"),
@@ -187,13 +187,9 @@ class Gpu(NvmlDevice):
         ]
 
     def _limit(self, field: Field, name: str, *arguments: object) -> Call:
-        """The call of a limit, which is read until it succeeds once."""
-
-        def call() -> Values:
-            answer = self.get(name, *arguments)
-            return {field: answer[-1] if isinstance(answer, list) else answer}  # of least and most, the most
-
-        return Call(cache(call), field)
+        """The call of a limit, which is read until it succeeds once. Of least and most, it is the most."""
+        call = self.call(field, name, *arguments, at=-1)
+        return Call(cache(call.function), field)
 
     def _rarely(self, field: Field, name: str) -> Call:
         """The call of a value that seldom changes, which is read once a minute."""
@@ -218,10 +214,6 @@ class Gpu(NvmlDevice):
             if error.code not in (codes.FUNCTION_NOT_FOUND, codes.DEPRECATED):
                 raise
             return {f.TEMPERATURE: self.get("TemperatureV", 0)}  # since 13.0 the call to use
-
-    def _engine(self, name: str) -> Call:
-        field = f.ENGINES[name]
-        return Call(lambda: {field: self.get(f"{name}Utilization")[0]}, field)
 
     def _utilization(self) -> Values:
         answer = self.get("UtilizationRates")
