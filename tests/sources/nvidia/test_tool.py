@@ -637,17 +637,10 @@ def test_document_without_a_gpu_is_an_error_unless_the_tool_succeeds() -> None:
         _run(255, printed)
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("name", ["v13-h200.xml", "v12-wsl.xml", "v12-truncated.xml"])
-def test_document_in_another_encoding_has_the_same_values(encoding: str, name: str) -> None:
+def test_byte_order_mark_changes_nothing(name: str) -> None:
     text = (FOLDER / name).read_text(encoding="utf-8")
-    assert shown(parse(text.encode(encoding))) == shown(parse(text.encode()))
-
-
-def test_message_in_utf_16_is_the_reason() -> None:
-    with pytest.raises(Unavailable) as gone:
-        _run(6, "No devices were found\r\n".encode("utf-16"))
-    assert gone.value.reason == "No devices were found"
+    assert shown(parse(text.encode("utf-8-sig"))) == shown(parse(text.encode()))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="starts a tool as POSIX has it")

@@ -7,7 +7,6 @@ https://docs.nvidia.com/deploy/nvidia-smi/
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
@@ -52,8 +51,6 @@ _MOST_ELEMENTS: Final = 50_000
 
 _CHUNK: Final = 1 << 16
 
-_ROOT: Final = "<nvidia_smi_log"
-
 
 class Document(NamedTuple):
     """The output of the tool.
@@ -77,10 +74,10 @@ def parse(printed: bytes) -> Document:
     Raises:
         ValueError: There is no document.
     """
-    text = _decode(printed)
+    text = printed.decode("utf-8", "replace")
     for name in _REMOVED:
         text = re.sub(f"<{name}>.*?(?:</{name}>|(?=<{name}>)|$)", "", text, flags=re.DOTALL)
-    begin = text.rfind(_ROOT)  # after warnings and DOCTYPE: entities are never defined
+    begin = text.rfind("<nvidia_smi_log")  # after warnings and DOCTYPE: entities are never defined
     if begin < 0:
         raise ValueError("there is no document of nvidia-smi")
     body, end, _ = text[begin:].partition("</nvidia_smi_log>")
@@ -102,22 +99,8 @@ def parse(printed: bytes) -> Document:
     return Document(driver, gpus, problem, facts.get("cuda_umd_version") or facts.get("cuda_version", ""))
 
 
-def _decode(printed: bytes) -> str:
-    """Decode UTF-8, or UTF-16, into which Windows programs convert the output of others."""
-    at = printed.find(_ROOT.encode("utf-16-le"))  # with the other byte order, its bytes are found one further
-    if at >= 0 or printed.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        is_big = at % 2 if at >= 0 else printed.startswith(BOM_UTF16_BE)
-        return printed.decode("utf-16-be" if is_big else "utf-16-le", "replace").lstrip("\ufeff")
-    return printed.decode("utf-8", "replace")
-
-
 def _elements(text: str) -> Iterator[Element]:
-    """Yield the elements as they are completed.
-
-    Raises:
-        ParseError: The text is not well-formed, or ends early.
-        ValueError: The text is larger than a document of the tool.
-    """
+    """Yield the elements as they are completed, until the text is not well-formed any more, or ends early."""
     parser: XMLPullParser[Element] = XMLPullParser(("start", "end"))
     depth = count = 0
     for begin in range(0, len(text) + 1, _CHUNK):
@@ -241,5 +224,5 @@ def run(command: Command) -> Document:
 
 
 def _first_line(printed: bytes) -> str:
-    lines = (line.strip() for line in _decode(printed).splitlines())
+    lines = (line.strip() for line in printed.decode("utf-8", "replace").splitlines())
     return next((line[:200] for line in lines if line and line.isprintable()), "")
