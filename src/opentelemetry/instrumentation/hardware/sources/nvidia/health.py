@@ -12,14 +12,7 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
 from opentelemetry.instrumentation.hardware.sources.nvidia import nvml as n
-from opentelemetry.instrumentation.hardware.sources.nvidia.calls import (
-    FATAL,
-    LOST,
-    NEVER,
-    NO_VALUE,
-    NvmlDevice,
-    Values,
-)
+from opentelemetry.instrumentation.hardware.sources.nvidia.calls import FATAL, LOST, NEVER, NO_VALUE, NvmlDevice, Values
 from opentelemetry.instrumentation.hardware.sources.nvidia.components import fabric_state
 
 # Slow readings from one reading of what is expensive, such as each link by itself, to the next: a minute.

@@ -22,24 +22,11 @@ from opentelemetry.instrumentation.hardware.accelerators.source import Accelerat
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
+from opentelemetry.instrumentation.hardware.sources.nvidia import tool_output as output
 from opentelemetry.instrumentation.hardware.sources.nvidia.calls import REMEDIES
 from opentelemetry.instrumentation.hardware.sources.nvidia.components import component, fabric_state
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import shared_memory, usage
-from opentelemetry.instrumentation.hardware.sources.nvidia.tool_output import (
-    LOST,
-    NOT_REPORTED,
-    TOOL,
-    UNKNOWN,
-    Document,
-    clean,
-    instance_ids,
-    pci_address,
-    plausible,
-    processes,
-    run,
-    texts,
-)
 from opentelemetry.instrumentation.hardware.sources.nvidia.visible import cuda_aliases
 from opentelemetry.instrumentation.hardware.system.files import integer
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
@@ -70,7 +57,7 @@ class SmiDevice(Device):
         found: dict[Field, object] = {}
         for field, spellings in table.items():
             try:
-                found[field] = plausible(self.texts, field, spellings)
+                found[field] = output.plausible(self.texts, field, spellings)
             except ValueError as error:
                 self.unsupported[field.series] = str(error)
         if f.XML_USED in found and f.XML_TOTAL not in found:
@@ -118,9 +105,9 @@ class SmiGpu(SmiDevice):
 
     def update(self, element: Element, driver: str, cuda: str = "") -> None:
         """Store the values of the newest document."""
-        self.texts = words = texts(element)
-        self._lost = next((text for text in words.values() if text in LOST), "")
-        self.address = pci_address(words.get("pci/pci_bus_id", "")) or pci_address(element.get("id", ""))
+        self.texts = words = output.texts(element)
+        self._lost = next((text for text in words.values() if text in output.LOST), "")
+        self.address = output.pci_address(words.get("pci/pci_bus_id", "")) or output.pci_address(element.get("id", ""))
         facts: dict[str, str | int] = {
             c.HW_VENDOR: "NVIDIA",
             c.HW_MODEL: fact(words.get("product_name", "")),
@@ -158,11 +145,11 @@ class SmiGpu(SmiDevice):
 
     def _instances(self, element: Element) -> Iterator[tuple[int, SmiInstance]]:
         for each in element.iter("mig_device"):
-            words = texts(each)
+            words = output.texts(each)
             slot = integer(words.get("index", ""))
             if slot is None:
                 continue
-            ids = instance_ids(words)
+            ids = output.instance_ids(words)
             uuid = fact(words.get("uuid", ""), "MIG-[0-9a-fA-F/GPU-]{4,100}") or f"{self.id}/{ids[0]}/{ids[1]}"
             part = self.parts.get(slot)
             if part is None or part.id != uuid:
@@ -174,11 +161,11 @@ class SmiGpu(SmiDevice):
     def _take_users(self, element: Element) -> None:
         """Store the processes of the GPU, or of its instances."""
         listed = element.find("processes")
-        self._has_processes = listed is not None and clean(listed.text or "") in ("", "None")
+        self._has_processes = listed is not None and output.clean(listed.text or "") in ("", "None")
         for device in (self, *self.parts.values()):
             device.users, device.computing = {}, set()
         instances = {part.ids: part for part in self.parts.values()}
-        for pid, ids, size, computes in () if self._lost else processes(element):
+        for pid, ids, size, computes in () if self._lost else output.processes(element):
             user_of = instances.get(ids) if instances else self
             if user_of is not None:
                 user_of.users[pid] = size
@@ -188,8 +175,8 @@ class SmiGpu(SmiDevice):
     def read(self) -> Iterator[Point]:
         self.unsupported.clear()
         found = self.values(self._fields)
-        if self._lost or (not found and UNKNOWN in self.texts.values()):
-            raise DeviceFailed(self._lost or UNKNOWN)
+        if self._lost or (not found and output.UNKNOWN in self.texts.values()):
+            raise DeviceFailed(self._lost or output.UNKNOWN)
         reasons: dict[Field, object] = {}
         for field, spellings in f.XML_REASONS.items():
             text = next((self.texts[path] for path in spellings if path in self.texts), "")
@@ -212,8 +199,8 @@ class SmiGpu(SmiDevice):
                 yield from self._components[name].points({f.XML_POWER: self.texts[path]})
         for series in [key for key in self.unsupported if isinstance(key, Series) and key.metric.opt_in]:
             del self.unsupported[series]
-        self.unsupported.update((field.series, NOT_REPORTED) for field in f.NOT_IN_XML)
-        self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = NOT_REPORTED
+        self.unsupported.update((field.series, output.NOT_REPORTED) for field in f.NOT_IN_XML)
+        self.unsupported[c.PROCESS_GPU_UTILIZATION.name] = output.NOT_REPORTED
 
     def identity_points(self) -> Iterator[Point]:
         yield from super().identity_points()
@@ -239,12 +226,12 @@ class NvidiaSmi(AcceleratorDriver):
     def __init__(self, source: AcceleratorSource, host: Host) -> None:
         context = source.context
         self._source = source
-        self._command = context.drivers.command(TOOL.with_setting(context.config.nvidia_smi))
+        self._command = context.drivers.command(output.TOOL.with_setting(context.config.nvidia_smi))
         self._host = host
         self._gpus: dict[str, SmiGpu] = {}
-        self._take(run(self._command))
+        self._take(output.run(self._command))
 
-    def _take(self, document: Document) -> None:
+    def _take(self, document: output.Document) -> None:
         self.errors = [document.problem] if document.problem else []
         self._listed: list[SmiGpu] = []
         wants_errors = self._source.context.config.wants(c.HW_GPU_MEMORY_ERRORS)
@@ -261,7 +248,7 @@ class NvidiaSmi(AcceleratorDriver):
     def sample(self) -> bool:
         """Run the tool, unless it would wake the GPUs."""
         if not self._host.power.are_all_suspended():
-            self._take(run(self._command))
+            self._take(output.run(self._command))
         return True
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
