@@ -54,7 +54,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia import tool_output as
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host, Jetson
 from opentelemetry.instrumentation.hardware.sources.nvidia.tool import SmiGpu
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
-from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
+from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import scraped_metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Parser
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, messages, profiler
 from opentelemetry.instrumentation.hardware.sources.tpu import fields as tpu_fields
@@ -284,16 +284,14 @@ def openmetrics(data: bytes) -> None:
     except ValueError:
         return
     for sample in page.samples:
-        instrument = instrument_kind(sample)
-        if instrument is not None:
-            metric = scraped_metric("x", sample, instrument)
-            validity.text(metric.help)
-            validity.printable(metric.unit)
-            for name, value in sample.labels.items():
-                validity.text(name)
-                validity.text(value)
-            validity.text(metric.name)
-            validity.number(sample.value)
+        metric = scraped_metric("x", sample)
+        validity.text(metric.help)
+        validity.printable(metric.unit)
+        for name, value in sample.labels.items():
+            validity.text(name)
+            validity.text(value)
+        validity.text(metric.name)
+        validity.number(sample.value)
 
 
 def _page_seeds() -> Iterator[bytes]:

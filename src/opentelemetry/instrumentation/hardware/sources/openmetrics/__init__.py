@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric, Point, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.sources.openmetrics.filters import Filters
-from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import instrument_kind, scraped_metric
+from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import scraped_metric
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import ACCEPT, Page, Parser, Sample, paced
 
 _EXTRA = "pip install 'opentelemetry-instrumentation-hardware[openmetrics]'"
@@ -91,7 +91,7 @@ class Openmetrics(Source):
         values: dict[Series, float] = {}
         over_limit = 0
         for sample in paced(page.samples):
-            series = self._series_of(sample, instrument_kind(sample))
+            series = self._series_of(sample)
             if series is None:
                 over_limit += 1
             else:
@@ -116,14 +116,14 @@ class Openmetrics(Source):
         except (OSError, DriverError, ValueError) as error:
             raise DriverError(0, f"{self._endpoint.shown}: {self._reason(error)}") from None
 
-    def _series_of(self, sample: Sample, kind: Kind) -> Series | None:
+    def _series_of(self, sample: Sample) -> Series | None:
         """Return the series of a sample; None for a new series above ``max_series``."""
         key = sample.name, sample.type, frozenset(sample.labels.items())
         series = self._series.get(key)
         if series is None and len(self._series) < self._endpoint.max_series:
             metric = self._metrics.get(key[:2])
             if metric is None:
-                metric = self._metrics[key[:2]] = scraped_metric(self._endpoint.name, sample, kind)
+                metric = self._metrics[key[:2]] = scraped_metric(self._endpoint.name, sample)
             labels = {
                 f"exported_{label}" if label in self._attributes else label: value
                 for label, value in sample.labels.items()

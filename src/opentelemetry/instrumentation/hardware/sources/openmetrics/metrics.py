@@ -44,23 +44,18 @@ UNITS: Final = {
     "percent": "%",
 }
 
+# The instruments of types; all others are gauges.
+_KINDS: Final = {"counter": Kind.COUNTER, "summary": Kind.COUNTER, "info": Kind.UPDOWN, "stateset": Kind.UPDOWN}
+
 _MAX_HELP: Final = 1000  # maximum characters of a description
 
 
-def instrument_kind(sample: Sample) -> Kind:
-    """Return the kind of instrument."""
-    if sample.type in ("counter", "summary"):
-        return Kind.COUNTER
-    return Kind.UPDOWN if sample.type in ("info", "stateset") else Kind.GAUGE
-
-
-def scraped_metric(endpoint: str, sample: Sample, kind: Kind) -> Metric:
+def scraped_metric(endpoint: str, sample: Sample) -> Metric:
     """Return the metric of a sample, with its name on the page."""
     unit = UNITS.get(sample.unit, sample.unit)
     if sample.type in ("summary", "gaugehistogram") and sample.name.endswith("count"):
         unit = "{observation}"  # a gauge in "1" would be a ratio
     if not re.fullmatch(r"[!-~]{0,63}", unit):
         unit = ""
-    return Metric(
-        sample.name, kind, unit, sample.help[:_MAX_HELP], source=sample.type, standard=False, endpoint=endpoint
-    )
+    kind, help_ = _KINDS.get(sample.type, Kind.GAUGE), sample.help[:_MAX_HELP]
+    return Metric(sample.name, kind, unit, help_, source=sample.type, standard=False, endpoint=endpoint)
