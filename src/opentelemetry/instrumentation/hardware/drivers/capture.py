@@ -141,8 +141,6 @@ class Record(Drivers):
 
 
 class _RecordedDriver:
-    """A driver that records all calls."""
-
     def __init__(self, record: Record, name: str, driver: object) -> None:
         self._record = record
         self._name = name
@@ -245,11 +243,7 @@ class Replay(Drivers):
         raise Unavailable(f"the capture has no answer to {call}", "record the capture again")
 
     def _replayed(self, name: str) -> Any:
-        """Return a replayed driver.
-
-        Raises:
-            Unavailable: The driver was unavailable when the capture was recorded.
-        """
+        """Return a replayed driver, or raise why there was none when the capture was recorded."""
         for answers in self._answers:
             error = decode_error(answers.get(_key(name, "", (), self._pid)))
             if error is not None:
@@ -258,8 +252,6 @@ class Replay(Drivers):
 
 
 class _ReplayedDriver:
-    """A driver that returns recorded answers."""
-
     def __init__(self, replay: Replay, name: str) -> None:
         self._replay = replay
         self._name = name

@@ -152,13 +152,6 @@ class Channels:
         self._requests.sendall(line, socket.MSG_NOSIGNAL)
 
     def _answer(self, seconds: float) -> dict[str, Any]:
-        """Return the next line of the child.
-
-        Raises:
-            TimeoutError: There is none.
-            OSError: The child has exited, or printed too much.
-            ValueError: The line is not JSON.
-        """
         assert self._child is not None
         deadline = time.monotonic() + seconds
         line = bytearray()

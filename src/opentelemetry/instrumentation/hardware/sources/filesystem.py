@@ -39,11 +39,7 @@ class Filesystem(Source):
         self._exports_all_states = self.context.config.names(c.SYSTEM_FILESYSTEM_UTILIZATION)
 
     def _mounts(self) -> Sequence[Mount]:
-        """Return the mounts to read. A named path that cannot be read now may be mounted later.
-
-        Raises:
-            Unavailable: No named path can be read.
-        """
+        """Return the mounts to read. A named path that cannot be read now may be mounted later."""
         named = self.context.config.disk_paths
         if not named:
             return self._machine.mounts()

@@ -252,11 +252,7 @@ def _partition_engines(table: bytes, offset: int, count: int) -> tuple[Sequence[
 
 
 def _attribute_fields(table: bytes) -> _Fields:
-    """The fields of revision 1.9. Each attribute is a 64-bit code (unit, type, id, number of values) and its values.
-
-    Raises:
-        ValueError: The list is truncated or has an unknown type.
-    """
+    """The fields of revision 1.9. Each attribute is a 64-bit code (unit, type, id, number of values) and its values."""
     values: dict[int, Sequence[int]] = {}
     masks: dict[int, int] = {}
     try:
