@@ -1,11 +1,11 @@
 """Field: the conversion of a driver's value to a value of a metric.
 
-A vendor's ``fields.py`` has tables only: the driver's own name -> Field::
+A vendor's ``fields.py`` has tables only: the driver's own name -> Field. It names this module ``a``::
 
     FIELDS = {
-        "average die temp": temperature("die", unit="C"),
-        "ipu power": power(unit="W"),
-        "new counter": Field(c.HW_ERRORS, {c.ERROR_TYPE: "new"}),
+        "average die temp": a.temperature("die", unit="C"),
+        "ipu power": a.power(unit="W"),
+        "new counter": a.Field(c.HW_ERRORS, {c.ERROR_TYPE: "new"}),
     }
 
     points = device.points({field: answer[name] for name, field in FIELDS.items() if name in answer})
@@ -47,7 +47,6 @@ SCALES: Final[Mapping[str, tuple[int, int]]] = {
     "KiB": (1 << 10, 1),
     "MiB": (1 << 20, 1),
     "GiB": (1 << 30, 1),
-    "B/s": (1, 1),
     "MiB/s": (1 << 20, 1),
     "s": (1, 1),
     "us": (1, 10**6),
@@ -95,8 +94,8 @@ class Field:
         metric: The metric of the value.
         attributes: The attributes of its series, in addition to those of the device.
         unit: The driver's unit, one of :data:`SCALES`, with its spellings in text separated by ``|`` (``MiB|MB``), or a
-            factor to the base unit as numerator and denominator. A counter with a unit per second (``B/s``, ``s/s``) is
-            a rate, and its time integral is exported.
+            factor to the base unit as numerator and denominator. A counter with a unit per second (``MiB/s``, ``s/s``)
+            is a rate, and its time integral is exported.
         least: The lowest plausible value in base units.
         most: The highest plausible value in base units.
 

@@ -9,15 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    Field,
-    errors,
-    frequency,
-    memory_used,
-    power,
-    temperature,
-    utilization,
-)
+from opentelemetry.instrumentation.hardware.accelerators import fields as a
 
 GPU: Final = "gpu0"
 SRAM: Final = "gpu0/sram"
@@ -40,36 +32,36 @@ PARTS: Final[Mapping[str, tuple[str, str, str]]] = {
     HOST: ("machine", "host", ""),
 }
 
-UTILIZATION: Final = utilization("general")
-RENDERER: Final = utilization("renderer")
-TILER: Final = utilization("tiler")
-ACTIVE: Final = utilization("general", "")
-SCALED: Final = utilization("scaled", "")
+UTILIZATION: Final = a.utilization("general")
+RENDERER: Final = a.utilization("renderer")
+TILER: Final = a.utilization("tiler")
+ACTIVE: Final = a.utilization("general", "")
+SCALED: Final = a.utilization("scaled", "")
 # A sensor that is off reports -5 to 10 degrees. A Mac is made for rooms of 10 degrees or more, and its chip is warmer.
-TEMPERATURE: Final = temperature("gpu", least=10)
-CPU_TEMPERATURE: Final = temperature("cpu", least=10)
-POWER: Final = power(least=1e-12, most=5000)
-IDLE_POWER: Final = power(least=0, most=5000)
-MEMORY_USED: Final = memory_used(least=1)
-MEMORY_ALLOCATED: Final = Field(c.HW_GPU_MEMORY_ALLOCATED, least=1)
-FREQUENCY: Final = frequency("graphics", least=1, most=20e9)
-CPU_SPEED: Final = Field(c.HW_CPU_SPEED, unit="MHz", least=1, most=20e9)
-HOST_POWER: Final = Field(c.HW_HOST_POWER, least=1e-12, most=5000)
-HOST_ENERGY: Final = Field(c.HW_HOST_ENERGY)
-RECOVERIES: Final = errors("recovery", most=1 << 40)
-FAN_SPEED: Final = Field(c.HW_FAN_SPEED)
-FAN_SPEED_RATIO: Final = Field(c.HW_FAN_SPEED_RATIO)
+TEMPERATURE: Final = a.temperature("gpu", least=10)
+CPU_TEMPERATURE: Final = a.temperature("cpu", least=10)
+POWER: Final = a.power(least=1e-12, most=5000)
+IDLE_POWER: Final = a.power(least=0, most=5000)
+MEMORY_USED: Final = a.memory_used(least=1)
+MEMORY_ALLOCATED: Final = a.Field(c.HW_GPU_MEMORY_ALLOCATED, least=1)
+FREQUENCY: Final = a.frequency("graphics", least=1, most=20e9)
+CPU_SPEED: Final = a.Field(c.HW_CPU_SPEED, unit="MHz", least=1, most=20e9)
+HOST_POWER: Final = a.Field(c.HW_HOST_POWER, least=1e-12, most=5000)
+HOST_ENERGY: Final = a.Field(c.HW_HOST_ENERGY)
+RECOVERIES: Final = a.errors("recovery", most=1 << 40)
+FAN_SPEED: Final = a.Field(c.HW_FAN_SPEED)
+FAN_SPEED_RATIO: Final = a.Field(c.HW_FAN_SPEED_RATIO)
 
 # Keys of ``apple_gpu_stats --json``, the first generation.
-STATS_1: Final[Mapping[str, tuple[str, Field]]] = {
+STATS_1: Final[Mapping[str, tuple[str, a.Field]]] = {
     "utilization": (GPU, UTILIZATION),
-    "mem_used": (GPU, Field(c.HW_GPU_MEMORY_UTILIZATION, unit="%", least=1e-9)),
+    "mem_used": (GPU, a.Field(c.HW_GPU_MEMORY_UTILIZATION, unit="%", least=1e-9)),
     "temperature": (GPU, TEMPERATURE),
     "power": (GPU, POWER),
 }
 
 # Keys of ``apple_gpu_stats``, the second generation.
-STATS_2: Final[Mapping[str, tuple[str, Field]]] = {
+STATS_2: Final[Mapping[str, tuple[str, a.Field]]] = {
     "utilization": (GPU, UTILIZATION),
     "renderUtilization": (GPU, RENDERER),
     "tilerUtilization": (GPU, TILER),
@@ -88,7 +80,7 @@ STATS_2_TEMPERATURES: Final = (
 )
 
 # Keys of ``PerformanceStatistics`` in the I/O registry.
-IOREG: Final[Mapping[str, tuple[str, Field]]] = {
+IOREG: Final[Mapping[str, tuple[str, a.Field]]] = {
     "Device Utilization %": (GPU, UTILIZATION),
     "Renderer Utilization %": (GPU, RENDERER),
     "Tiler Utilization %": (GPU, TILER),
@@ -102,7 +94,7 @@ IOREG: Final[Mapping[str, tuple[str, Field]]] = {
 #
 # The active ratio is the share of the time; the scaled ratio is the share of the work that the unit could do at its
 # highest frequency.
-MACMON: Final[Mapping[str, tuple[str, Field]]] = {
+MACMON: Final[Mapping[str, tuple[str, a.Field]]] = {
     "gpu_active_ratio": (GPU, ACTIVE),
     "gpu_usage_ratio": (GPU, SCALED),
     "gpu_scaled_ratio": (GPU, SCALED),

@@ -6,55 +6,44 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators import fields as a
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import TASKS
-from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    Field,
-    frequency,
-    frequency_limit,
-    npu_utilization,
-    power,
-    power_limit,
-    temperature,
-    temperature_limit,
-    utilization,
-    voltage,
-)
 
 # By task.
-GPU_UTILIZATION: Final[Mapping[str, Field]] = {task: utilization(task, "") for task in TASKS.values()}
+GPU_UTILIZATION: Final[Mapping[str, a.Field]] = {task: a.utilization(task, "") for task in TASKS.values()}
 
-FREQUENCY: Final = frequency("graphics", "Hz")
-FREQUENCY_LIMIT: Final = frequency_limit("graphics", "Hz")
+FREQUENCY: Final = a.frequency("graphics", "Hz")
+FREQUENCY_LIMIT: Final = a.frequency_limit("graphics", "Hz")
 
-GPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("gpu", "m°C"),
-    "power1_input": power("µW"),
+GPU_SENSORS: Final[Mapping[str, a.Field]] = {
+    "temp1_input": a.temperature("gpu", "m°C"),
+    "power1_input": a.power("µW"),
 }
 
 # Files of nouveau's sensors.
-GPU_SENSORS_SLOW: Final[Mapping[str, Field]] = {
-    "temp1_max": temperature_limit("gpu", "high.degraded", "m°C"),
-    "temp1_crit": temperature_limit("gpu", "high.critical", "m°C"),
-    "power1_max": power_limit("max", "µW"),
-    "in0_input": voltage("gpu"),
+GPU_SENSORS_SLOW: Final[Mapping[str, a.Field]] = {
+    "temp1_max": a.temperature_limit("gpu", "high.degraded", "m°C"),
+    "temp1_crit": a.temperature_limit("gpu", "high.critical", "m°C"),
+    "power1_max": a.power_limit("max", "µW"),
+    "in0_input": a.voltage("gpu"),
 }
 
 # A table of v3d: by queue, the nanoseconds in which it was busy.
 GPU_STATS: Final = "gpu_stats"
 
 NPU_BUSY: Final = "npu_busy_time_us"
-NPU_UTILIZATION: Final = npu_utilization(unit="")
-NPU_FREQUENCY: Final = Field(c.HW_NPU_FREQUENCY, unit="Hz")
+NPU_UTILIZATION: Final = a.npu_utilization(unit="")
+NPU_FREQUENCY: Final = a.Field(c.HW_NPU_FREQUENCY, unit="Hz")
 
 # Files of Intel's NPU driver ivpu.
-NPU: Final[Mapping[str, Field]] = {
-    "npu_memory_utilization": Field(c.HW_NPU_MEMORY_USAGE),
-    "npu_current_frequency_mhz": Field(c.HW_NPU_FREQUENCY, unit="MHz"),
+NPU: Final[Mapping[str, a.Field]] = {
+    "npu_memory_utilization": a.Field(c.HW_NPU_MEMORY_USAGE),
+    "npu_current_frequency_mhz": a.Field(c.HW_NPU_FREQUENCY, unit="MHz"),
 }
 
-NPU_SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("die", "m°C"),
-    "power1_input": power("µW"),
+NPU_SENSORS: Final[Mapping[str, a.Field]] = {
+    "temp1_input": a.temperature("die", "m°C"),
+    "power1_input": a.power("µW"),
 }
 
 # By kernel driver.

@@ -9,28 +9,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    POSITIVE,
-    Field,
-    npu_utilization,
-    power,
-    power_limit,
-    temperature,
-)
+from opentelemetry.instrumentation.hardware.accelerators import fields as a
 
 UTILIZATION: Final = "utilization.aip"
 
-FIELDS: Final[Mapping[str, Field]] = {
-    UTILIZATION: npu_utilization(),
-    "memory.total": Field(c.HW_NPU_MEMORY_LIMIT, unit="MiB"),
-    "memory.used": Field(c.HW_NPU_MEMORY_USAGE, unit="MiB"),
-    "power.draw": power(),
-    "power.max": power_limit("enforced"),
-    "temperature.aip": temperature("die"),
-    "clocks.current.soc": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
+FIELDS: Final[Mapping[str, a.Field]] = {
+    UTILIZATION: a.npu_utilization(),
+    "memory.total": a.Field(c.HW_NPU_MEMORY_LIMIT, unit="MiB"),
+    "memory.used": a.Field(c.HW_NPU_MEMORY_USAGE, unit="MiB"),
+    "power.draw": a.power(),
+    "power.max": a.power_limit("enforced"),
+    "temperature.aip": a.temperature("die"),
+    "clocks.current.soc": a.Field(c.HW_NPU_FREQUENCY, unit="MHz", least=a.POSITIVE),
 }
 
-PROCESS_UTILIZATION: Final = Field(c.PROCESS_NPU_UTILIZATION, unit="%")
+PROCESS_UTILIZATION: Final = a.Field(c.PROCESS_NPU_UTILIZATION, unit="%")
 
 INDEX: Final = "index"
 ADDRESS: Final = "bus_id"

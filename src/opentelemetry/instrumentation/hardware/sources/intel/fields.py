@@ -10,52 +10,39 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    Field,
-    frequency,
-    frequency_limit,
-    memory_total,
-    memory_used,
-    power,
-    power_limit,
-    temperature,
-    temperature_limit,
-    throttle,
-    utilization,
-    voltage,
-)
+from opentelemetry.instrumentation.hardware.accelerators import fields as a
 
-UTILIZATION: Final = utilization("general", "")
-MEDIA_UTILIZATION: Final = utilization("video", "")
-FREQUENCIES: Final = (frequency("graphics"), frequency_limit("graphics"))
-MEDIA_FREQUENCIES: Final = (frequency("video"), frequency_limit("video"))
-MEMORY_USED: Final = memory_used()
-MEMORY_TOTAL: Final = memory_total()
-ENERGY: Final = Field(c.HW_ENERGY, unit=(1, 10**6))
-POWER: Final = power(least=0)  # the growth of a counter, which has steps
+UTILIZATION: Final = a.utilization("general", "")
+MEDIA_UTILIZATION: Final = a.utilization("video", "")
+FREQUENCIES: Final = (a.frequency("graphics"), a.frequency_limit("graphics"))
+MEDIA_FREQUENCIES: Final = (a.frequency("video"), a.frequency_limit("video"))
+MEMORY_USED: Final = a.memory_used()
+MEMORY_TOTAL: Final = a.memory_total()
+ENERGY: Final = a.Field(c.HW_ENERGY, unit=(1, 10**6))
+POWER: Final = a.power(least=0)  # the growth of a counter, which has steps
 
-POWER_LIMITS: Final[Mapping[str, Field]] = {
-    **dict.fromkeys(("max", "cap"), power_limit("enforced", "µW")),  # sustained, else for bursts; 0: there is none
-    "rated_max": power_limit("default", "µW"),
+POWER_LIMITS: Final[Mapping[str, a.Field]] = {
+    **dict.fromkeys(("max", "cap"), a.power_limit("enforced", "µW")),  # sustained, else for bursts; 0: there is none
+    "rated_max": a.power_limit("default", "µW"),
 }
 
-SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("gpu", "m°C"),  # of i915
-    "temp2_input": temperature("gpu", "m°C"),  # of xe, as are all below
-    "temp3_input": temperature("memory", "m°C"),
+SENSORS: Final[Mapping[str, a.Field]] = {
+    "temp1_input": a.temperature("gpu", "m°C"),  # of i915
+    "temp2_input": a.temperature("gpu", "m°C"),  # of xe, as are all below
+    "temp3_input": a.temperature("memory", "m°C"),
 }
-SENSORS_SLOW: Final[Mapping[str, Field]] = {
+SENSORS_SLOW: Final[Mapping[str, a.Field]] = {
     **{
-        f"temp{number}_{file}": temperature_limit(sensor, limit, "m°C")
+        f"temp{number}_{file}": a.temperature_limit(sensor, limit, "m°C")
         for number, sensor in {2: "gpu", 3: "memory"}.items()
         for file, limit in {"max": "max", "crit": "high.degraded", "emergency": "high.critical"}.items()
     },
-    "in0_input": voltage("gpu"),  # of i915
-    "in1_input": voltage("gpu"),
+    "in0_input": a.voltage("gpu"),  # of i915
+    "in1_input": a.voltage("gpu"),
 }
 
-THROTTLED: Final[Mapping[str, Field]] = {
-    reason: throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")
+THROTTLED: Final[Mapping[str, a.Field]] = {
+    reason: a.throttle(reason) for reason in ("power_cap", "current_cap", "thermal_sw", "thermal_hw")
 }
 
 # By the end of a file's name, the reason of ``hw.gpu.throttle.time``, as for AMD: the temperature that the firmware

@@ -10,32 +10,23 @@ from collections.abc import Mapping
 from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.fields import (
-    POSITIVE,
-    Field,
-    errors,
-    power,
-    power_limit,
-    temperature,
-    temperature_limit,
-    voltage,
-)
+from opentelemetry.instrumentation.hardware.accelerators import fields as a
 
-ATTRIBUTES: Final[Mapping[str, Field]] = {
-    "tt_aiclk": Field(c.HW_NPU_FREQUENCY, unit="MHz", least=POSITIVE),
-    "tt_therm_trip_count": errors("thermal_trip", most=(1 << 32) - 2),
+ATTRIBUTES: Final[Mapping[str, a.Field]] = {
+    "tt_aiclk": a.Field(c.HW_NPU_FREQUENCY, unit="MHz", least=a.POSITIVE),
+    "tt_therm_trip_count": a.errors("thermal_trip", most=(1 << 32) - 2),
 }
 
 HEARTBEAT: Final = "tt_heartbeat"
 
-SENSORS: Final[Mapping[str, Field]] = {
-    "temp1_input": temperature("die", "m°C"),
-    "power1_input": power("µW", most=1000),  # a release of tt-kmd reports some kW
-    "in0_input": voltage("core"),
+SENSORS: Final[Mapping[str, a.Field]] = {
+    "temp1_input": a.temperature("die", "m°C"),
+    "power1_input": a.power("µW", most=1000),  # a release of tt-kmd reports some kW
+    "in0_input": a.voltage("core"),
 }
-SENSORS_SLOW: Final[Mapping[str, Field]] = {
-    "temp1_max": temperature_limit("die", "max", "m°C"),
-    "power1_max": power_limit("max", "µW"),
+SENSORS_SLOW: Final[Mapping[str, a.Field]] = {
+    "temp1_max": a.temperature_limit("die", "max", "m°C"),
+    "power1_max": a.power_limit("max", "µW"),
 }
 
 WORD: Final = 32  # bytes that the counters count
@@ -45,10 +36,10 @@ WORD: Final = 32  # bytes that the counters count
 # They count what the tile sends and receives on the chip. Master is what the host begins: it writes to the chip, which
 # is *sent* to the other tiles, or reads from it. Slave is what the chip begins: it writes to the host, which the tile
 # *received* from the others, or reads from it.
-COUNTERS: Final[Mapping[str, Field]] = {
+COUNTERS: Final[Mapping[str, a.Field]] = {
     **dict.fromkeys(
         ("mst_posted_wr_data_word_sent", "mst_nonposted_wr_data_word_sent", "slv_rd_data_word_sent"),
-        Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "receive"}),
+        a.Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "receive"}),
     ),
     **dict.fromkeys(
         (
@@ -56,7 +47,7 @@ COUNTERS: Final[Mapping[str, Field]] = {
             "slv_posted_wr_data_word_received",
             "slv_nonposted_wr_data_word_received",
         ),
-        Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "transmit"}),
+        a.Field(c.HW_NPU_IO, {c.NETWORK_DIRECTION: "transmit"}),
     ),
 }
 
