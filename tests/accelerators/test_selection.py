@@ -33,10 +33,10 @@ from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 from tests.tools.nvml import FakeNvml, h100, listed, mig, orin, refused
 from tests.tools.nvml import Gpu as NvmlGpu
 
+from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
     DeviceFilter,
-    FoundDevice,
-    SubDevice,
     VisibilityRule,
     all_ids,
 )
@@ -141,19 +141,35 @@ ONE, TWO = (f"MIG-00000000-0000-5000-8000-000001{slot:06x}" for slot in (0, 2))
 WHOLE = "GPU-11111111-2222-3333-4444-555555555555"
 TEGRA = str(orin()["UUID"])
 
+
+def device(
+    number: int, name: str, model: str = "", address: str = "", parts: Mapping[int, Device] | None = None
+) -> Device:
+    """A device with its parts, which has no driver."""
+    found = Device(name, name, index=number, address=address)
+    found.facts = {c.HW_MODEL: model} if model else {}
+    found.parts, found.is_divided = dict(parts or {}), bool(parts)
+    return found
+
+
+def instance(uuid: str, alias: str = "") -> Device:
+    part = Device(uuid, uuid)
+    part.aliases = (alias,) if alias else ()
+    return part
+
+
 ALIKE = (
-    FoundDevice(0, A, "H100", "0000:1a:00.0"),
-    FoundDevice(1, B, "H100", "0000:1b:00.0"),
-    FoundDevice(2, C, "H100", "0001:c1:00.0"),
+    device(0, A, "H100", "0000:1a:00.0"),
+    device(1, B, "H100", "0000:1b:00.0"),
+    device(2, C, "H100", "0001:c1:00.0"),
 )
-_INSTANCES = tuple(
-    SubDevice(uuid, slot, (f"MIG-{B}/{ids}",)) for uuid, slot, ids in ((X, 0, "7/0"), (Y, 2, "9/0"), (Z, 3, "9/1"))
-)
-DIVIDED = (ALIKE[0], ALIKE[1]._replace(is_divided=True, parts=_INSTANCES))
-LOST = (ALIKE[0], FoundDevice(1, "gpu1", is_unidentified=True), ALIKE[2])
+_INSTANCES = {0: instance(X, f"MIG-{B}/7/0"), 2: instance(Y, f"MIG-{B}/9/0"), 3: instance(Z, f"MIG-{B}/9/1")}
+DIVIDED = (ALIKE[0], device(1, B, "H100", "0000:1b:00.0", _INSTANCES))
+LOST = (ALIKE[0], device(1, "gpu1"), ALIKE[2])
+LOST[1].is_unidentified = True
 
 
-def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
+def as_listed(*found: Device) -> Callable[[Path], Machine]:
     """A machine where NVML or nvidia-smi found these GPUs. Neither is called."""
 
     @contextmanager
@@ -166,9 +182,9 @@ def as_listed(*found: FoundDevice) -> Callable[[Path], Machine]:
 
         yield read_once
 
-    labels = {str(gpu.number): gpu.id for gpu in found}
+    labels = {str(gpu.index): gpu.id for gpu in found}
     return lambda _: Machine(
-        labels | {f"{gpu.number}:{part.slot}": part.id for gpu in found for part in gpu.parts}, opened_with
+        labels | {f"{gpu.index}:{slot}": part.id for gpu in found for slot, part in gpu.parts.items()}, opened_with
     )
 
 
@@ -323,12 +339,12 @@ MACHINES: Mapping[str, Callable[[Path], Machine]] = {
     "nvidia": as_listed(*ALIKE),
     "nvidia-first-two": as_listed(*ALIKE[:2]),
     "nvidia-first": as_listed(*ALIKE[:1]),
-    "nvidia-mixed": as_listed(ALIKE[0], ALIKE[1]._replace(model="T4"), ALIKE[2]),
+    "nvidia-mixed": as_listed(ALIKE[0], device(1, B, "T4", "0000:1b:00.0"), ALIKE[2]),
     "nvidia-mig": as_listed(*DIVIDED),
     "nvidia-mig-only": as_listed(*DIVIDED[1:]),
-    "nvidia-one-instance": as_listed(DIVIDED[1]._replace(parts=(SubDevice(X, 0),))),
+    "nvidia-one-instance": as_listed(device(1, B, "H100", "0000:1b:00.0", {0: instance(X)})),
     "nvidia-lost": as_listed(*LOST),
-    "nvidia-unnamed": as_listed(ALIKE[0], ALIKE[1]._replace(model="")),
+    "nvidia-unnamed": as_listed(ALIKE[0], device(1, B, "", "0000:1b:00.0")),
     "nvidia-none": as_listed(),
     "nvml": by_nvml,
     "nvidia-smi": by_nvidia_smi,
@@ -975,19 +991,19 @@ WORDS = st.sampled_from(
 ) | st.text(max_size=20)
 
 
-def _amd(gpus: Sequence[Gpu]) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
-    found = [FoundDevice(number, gpu.bdf, address=gpu.bdf) for number, gpu in enumerate(gpus)]
+def _amd(gpus: Sequence[Gpu]) -> tuple[VisibilityRule, Sequence[Device]]:
+    found = [device(number, gpu.bdf, address=gpu.bdf) for number, gpu in enumerate(gpus)]
     return visibility_rule(Topology(Tree(amdsysfs.topology(gpus)))), found
 
 
-def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[FoundDevice]]:
+def _neuron(*nodes: str) -> tuple[VisibilityRule, Sequence[Device]]:
     return neuron.visibility_rule(nodes.__contains__), [
-        neuron.neuron_device(0, range(4)),
-        neuron.neuron_device(1, range(4, 8)),
+        device(number, f"neuron{number}", parts={core: instance(f"neuroncore{4 * number + core}") for core in range(4)})
+        for number in range(2)
     ]
 
 
-RULES: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
+RULES: list[tuple[VisibilityRule, Sequence[Device]]] = [
     *((visible.RULE, found) for found in (ALIKE, DIVIDED, DIVIDED[1:], LOST, ALIKE[:1], ())),
     *(_amd(gpus) for gpus in (CARDS, PARTED, CARDS[:1])),
     *(_neuron(*nodes) for nodes in ((), ("/dev/neuron0",), ("/dev/neuron0", "/dev/neuron1"))),
@@ -1005,14 +1021,14 @@ RULES: list[tuple[VisibilityRule, Sequence[FoundDevice]]] = [
     uses=st.sets(st.sampled_from([A, X, "gpu1", "neuroncore4", "nobody"])),
 )
 def test_any_words_choose_devices_that_exist(
-    words: list[str], environ: dict[str, str], machine: tuple[VisibilityRule, Sequence[FoundDevice]], uses: set[str]
+    words: list[str], environ: dict[str, str], machine: tuple[VisibilityRule, Sequence[Device]], uses: set[str]
 ) -> None:
     rule, found = machine
     for setting in (words, ["visible"], ["process"], None):
         device_filter = DeviceFilter(setting, environ, rule)
         device_filter.update(found)
-        for device in uses:
-            device_filter.add_used(device)
+        for used in uses:
+            device_filter.add_used(used)
         chosen = device_filter._selection
         assert chosen.ids <= all_ids(found)
         assert {*chosen.unmatched} <= {*(setting or ())}

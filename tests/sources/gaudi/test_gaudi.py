@@ -15,7 +15,7 @@ from tests.support.children import lives
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.gaudi import VARIABLE, visible_modules
 from opentelemetry.instrumentation.hardware.sources.gaudi.driver import Table
@@ -98,6 +98,7 @@ def test_implausible_cell_is_absent(cell: str) -> None:
     ("text", "ids", "unmatched"), [("", ["a", "b"], ()), ("7", ["a"], ()), ("6, 5", ["b"], ("5",))]
 )
 def test_variable_selects_modules(text: str, ids: list[str], unmatched: tuple[str, ...]) -> None:
-    devices = [FoundDevice(0, "a", aliases=("module7",)), FoundDevice(1, "b", aliases=("module6",))]
+    devices = [Device("a", "a", index=0), Device("b", "b", index=1)]
+    devices[0].aliases, devices[1].aliases = ("module7",), ("module6",)
     chosen = visible_modules({VARIABLE: text}, devices)
     assert (sorted(chosen.ids), chosen.unmatched) == (ids, unmatched)

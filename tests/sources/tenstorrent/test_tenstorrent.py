@@ -8,7 +8,7 @@ from tests.sources.machines import STRANGER
 from tests.sources.reading import all_of, opened, series_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import RULE
 
@@ -93,7 +93,7 @@ def test_firmware_without_heartbeat_fails_and_comes_back() -> None:
     [("", ["a", "b"]), ("1", ["b"]), ("0000:01:00.0", ["a"]), (" 0 , 1", ["a", "b"]), ("7", [])],
 )
 def test_variable_selects_by_number_and_address(text: str, ids: list[str]) -> None:
-    devices = [FoundDevice(0, "a", address="0000:01:00.0"), FoundDevice(1, "b", address="0000:02:00.0")]
+    devices = [Device(name, name, index=at, address=f"0000:0{at + 1}:00.0") for at, name in enumerate("ab")]
     assert sorted(RULE.select({"TT_VISIBLE_DEVICES": text}, devices).ids) == ids
 
 

@@ -17,7 +17,6 @@ from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
-from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice, SubDevice
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Event, Kind, Metric, Number, Point, Rate, Series
 
@@ -299,17 +298,12 @@ class Device:
         """The id of the device in the selection. Unlike ``hw.id``, it is known while the device is suspended."""
         return self.id
 
-    def described(self) -> FoundDevice:
-        """Return the device for the selection."""
-        parts = tuple(SubDevice(part.id, slot, part.aliases) for slot, part in self.parts.items())
-        model = str(self.facts.get(c.HW_MODEL, ""))
-        return FoundDevice(
-            self.index,
-            self.selection_id,
-            model,
-            self.address,
-            self.is_divided,
-            parts,
-            self.aliases,
-            self.is_unidentified,
-        )
+    @property
+    def selectable(self) -> Mapping[int, Device]:
+        """The parts by slot that can be selected."""
+        return self.parts
+
+    @property
+    def selection_ids(self) -> frozenset[str]:
+        """The ids of the device and its parts in the selection."""
+        return frozenset({self.selection_id, *(part.selection_id for part in self.selectable.values())})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
@@ -36,49 +37,6 @@ _GPU_DRIVERS: Final = ("nvidia", "amdgpu", "i915", "xe")
 _LOG = logging.getLogger(__name__)
 
 
-class SubDevice(NamedTuple):
-    """A part that programs use like a device: a MIG instance, a NeuronCore.
-
-    Attributes:
-        id: ``hw.id``.
-        slot: Its number among the parts of the device.
-        aliases: Other names.
-    """
-
-    id: str
-    slot: int
-    aliases: tuple[str, ...] = ()
-
-
-class FoundDevice(NamedTuple):
-    """A device that exists, with the names that are known.
-
-    Attributes:
-        number: Its index.
-        id: Its id in the source.
-        model: Its name.
-        address: PCI address, ``0000:1a:00.0``.
-        is_divided: Whether programs use only its parts.
-        parts: Its parts.
-        aliases: Other names.
-        is_unidentified: Whether its names are not known, so that a name that matches no other device may mean it.
-    """
-
-    number: int
-    id: str
-    model: str = ""
-    address: str = ""
-    is_divided: bool = False
-    parts: tuple[SubDevice, ...] = ()
-    aliases: tuple[str, ...] = ()
-    is_unidentified: bool = False
-
-    @property
-    def ids(self) -> frozenset[str]:
-        """The ids of the device and its parts."""
-        return frozenset({self.id, *(part.id for part in self.parts)})
-
-
 class Selection(NamedTuple):
     """The selected devices.
 
@@ -93,9 +51,9 @@ class Selection(NamedTuple):
     unmatched: tuple[str, ...] = ()
 
 
-def all_ids(devices: Sequence[FoundDevice]) -> frozenset[str]:
+def all_ids(devices: Sequence[Device]) -> frozenset[str]:
     """The ids of all devices and their parts."""
-    return frozenset[str]().union(*(device.ids for device in devices))
+    return frozenset[str]().union(*(device.selection_ids for device in devices))
 
 
 class Assignable(NamedTuple):
@@ -131,17 +89,15 @@ class VisibilityRule(NamedTuple):
     noun: str = "device"
     metrics: str = "hw.*"
     variables: tuple[str, ...] = ()
-    select: Callable[[Mapping[str, str], Sequence[FoundDevice]], Selection] = lambda _, devices: Selection(
-        all_ids(devices)
-    )
+    select: Callable[[Mapping[str, str], Sequence[Device]], Selection] = lambda _, devices: Selection(all_ids(devices))
     driver: str = ""
-    assignable: Callable[[Sequence[FoundDevice]], Iterable[Assignable]] = lambda devices: ()
+    assignable: Callable[[Sequence[Device]], Iterable[Assignable]] = lambda devices: ()
 
 
 # -- names of devices
 
 
-def select_by_name(words: Sequence[str], devices: Sequence[FoundDevice]) -> Selection:
+def select_by_name(words: Sequence[str], devices: Sequence[Device]) -> Selection:
     """Select the devices with these names. A word that matches none selects the unidentified ones that it may mean."""
     ids, unmatched = set[str](), []
     for word in words:
@@ -156,21 +112,21 @@ def select_by_name(words: Sequence[str], devices: Sequence[FoundDevice]) -> Sele
     return Selection(frozenset(ids), unmatched=tuple(unmatched))
 
 
-def matches(word: str, devices: Sequence[FoundDevice]) -> Iterator[frozenset[str]]:
+def matches(word: str, devices: Sequence[Device]) -> Iterator[frozenset[str]]:
     """Return the ids of the devices that match a word: index, ``index:slot``, id, alias, address, or UUID prefix."""
     plain, address = word.casefold(), _parse_address(word)
     for device in devices:
         is_at_address = address is not None and address == _parse_address(device.address)
-        if plain == str(device.number) or is_at_address or _is_name(plain, (device.id, *device.aliases)):
-            yield device.ids
-        for part in device.parts:
-            if plain == f"{device.number}:{part.slot}" or _is_name(plain, (part.id, *part.aliases)):
+        if plain == str(device.index) or is_at_address or _is_name(plain, (device.selection_id, *device.aliases)):
+            yield device.selection_ids
+        for slot, part in device.selectable.items():
+            if plain == f"{device.index}:{slot}" or _is_name(plain, (part.id, *part.aliases)):
                 yield frozenset({part.id})
 
 
-def unidentified(devices: Sequence[FoundDevice]) -> frozenset[str]:
+def unidentified(devices: Sequence[Device]) -> frozenset[str]:
     """The ids of the unidentified devices."""
-    return frozenset(device.id for device in devices if device.is_unidentified)
+    return frozenset(device.selection_id for device in devices if device.is_unidentified)
 
 
 def is_uuid(word: str) -> bool:
@@ -241,11 +197,11 @@ class DeviceFilter:
         self._used: set[str] = set()
         self._warned: set[str] = set()
         self._selection = Selection(frozenset())
-        self.devices: Sequence[FoundDevice] = ()
+        self.devices: Sequence[Device] = ()
         self.by_use = self._words == ["process"]
         self.by_environ = self._words == ["visible"]
 
-    def update(self, devices: Sequence[FoundDevice]) -> None:
+    def update(self, devices: Sequence[Device]) -> None:
         """Select among these devices. A word that matches none is logged once."""
         self.devices = devices
         self._selection = self._select()
@@ -305,7 +261,8 @@ class DeviceFilter:
         return [f"{rule.metrics}: no {rule.noun} is one of those in {self._setting}"]
 
 
-def _names(device: FoundDevice) -> str:
+def _names(device: Device) -> str:
     """Return the names of a device, for a message."""
-    names = [device.id, *device.aliases[:1], device.address, *(part.id for part in device.parts)]
-    return f"{device.number} ({', '.join(dict.fromkeys(filter(None, names)))})"
+    parts = (part.id for part in device.selectable.values())
+    names = [device.selection_id, *device.aliases[:1], device.address, *parts]
+    return f"{device.index} ({', '.join(dict.fromkeys(filter(None, names)))})"

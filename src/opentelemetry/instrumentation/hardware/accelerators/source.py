@@ -111,7 +111,7 @@ class AcceleratorSource(DetectedSource):
     def _refresh(self, driver: AcceleratorDriver) -> None:
         self.devices = driver.devices()
         if self.devices:  # else it is not known yet which there are
-            self.selection.update([device.described() for device in self.devices])
+            self.selection.update([*self.devices])
         self._claim()
 
     def _claim(self) -> None:

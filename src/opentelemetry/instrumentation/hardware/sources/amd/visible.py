@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
     Assignable,
-    FoundDevice,
     Selection,
     VisibilityRule,
     all_ids,
@@ -39,7 +39,7 @@ def visibility_rule(topology: Topology) -> VisibilityRule:
     )
 
 
-def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], topology: Topology) -> Selection:
+def visible_devices(environ: Mapping[str, str], found: Sequence[Device], topology: Topology) -> Selection:
     """Select the cards with at least one partition that the program may use."""
     variables = [(name, environ[name]) for name in HIP if environ.get(name)][:1]
     if ROCR in environ:
@@ -57,10 +57,10 @@ def visible_devices(environ: Mapping[str, str], found: Sequence[FoundDevice], to
     for name, value in variables:
         nodes = select_rocr(value, nodes) if name == ROCR else select_hip(value, nodes)
     cards = {node.card(addresses) for node in nodes}
-    return Selection(frozenset(device.id for device in found if device.address in cards))
+    return Selection(frozenset(device.selection_id for device in found if device.address in cards))
 
 
-def assignable(found: Sequence[FoundDevice], topology: Topology) -> Iterator[Assignable]:
+def assignable(found: Sequence[Device], topology: Topology) -> Iterator[Assignable]:
     """Yield the GPUs of ROCm, each partition of its own: by UUID, or by number if the UUID is missing or shared."""
     addresses = [device.address for device in found]
     uuids = [node.uuid for node in topology.nodes]
@@ -72,10 +72,10 @@ def assignable(found: Sequence[FoundDevice], topology: Topology) -> Iterator[Ass
         ]
         for part, number in enumerate(numbers):
             uuid = uuids[number]
-            name = f"GPU {device.number}" + (f" partition {part}" if len(numbers) > 1 else "")
-            yield Assignable("GPU", name, device.id, uuid if uuid and uuids.count(uuid) == 1 else str(number))
+            name = f"GPU {device.index}" + (f" partition {part}" if len(numbers) > 1 else "")
+            yield Assignable("GPU", name, device.selection_id, uuid if uuid and uuids.count(uuid) == 1 else str(number))
         if not numbers:
-            yield Assignable("GPU", f"GPU {device.number}", device.id, "", "is not a GPU of ROCm")
+            yield Assignable("GPU", f"GPU {device.index}", device.selection_id, "", "is not a GPU of ROCm")
 
 
 def select_rocr(value: str, nodes: Sequence[Node]) -> list[Node]:

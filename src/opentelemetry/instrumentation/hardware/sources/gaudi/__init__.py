@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import (
-    FoundDevice,
     Selection,
     VisibilityRule,
     all_ids,
@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.accelerators.source import Accelerat
 VARIABLE: Final = "HABANA_VISIBLE_MODULES"
 
 
-def visible_modules(environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
+def visible_modules(environ: Mapping[str, str], found: Sequence[Device]) -> Selection:
     """Select the modules of the variable."""
     words = [f"module{word.strip()}" for word in environ.get(VARIABLE, "").split(",") if word.strip()]
     chosen = select_by_name(words, found) if words else Selection(all_ids(found))

@@ -53,6 +53,6 @@ class Trainium(AcceleratorSource):
         used = {f"neuroncore{core}" for runtime in driver.runtimes.newest for core in runtime.used_cores}
         self.used = frozenset(used)
         for device in self.selection.devices:
-            for id_ in sorted(device.ids & {device.id, *used}) if device.ids & used else ():
+            for id_ in sorted(device.selection_ids & {device.id, *used}) if device.selection_ids & used else ():
                 self.selection.add_used(id_)
         yield from driver.runtimes.points(self.context.config)

@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.facts import known
-from opentelemetry.instrumentation.hardware.accelerators.selection import FoundDevice
 from opentelemetry.instrumentation.hardware.model import Number, Point, Series
 from opentelemetry.instrumentation.hardware.sources.trainium import fields as f
 from opentelemetry.instrumentation.hardware.sources.trainium.processes import total
 from opentelemetry.instrumentation.hardware.sources.trainium.report import Hardware
 from opentelemetry.instrumentation.hardware.sources.trainium.sysfs import Sysfs
-from opentelemetry.instrumentation.hardware.sources.trainium.visible import neuron_device
 
 
 class NeuronCore(Device):
@@ -56,7 +54,7 @@ class NeuronDevice(Device):
     Attributes:
         is_listed: Whether the driver or the tool lists it. Otherwise it only holds the cores.
         cores: The numbers of its cores, as programs see them.
-        unplaced: The numbers of cores that may be on any device.
+        possible: All cores that may be on it, by slot.
         hardware: The properties of all devices, from the tool.
         ecc: Memory errors, from the tool.
         runtime_memory: Bytes that all runtimes use; None if unknown.
@@ -67,14 +65,14 @@ class NeuronDevice(Device):
         self._sysfs = sysfs
         self.is_listed = True
         self.cores: Sequence[int] = ()
-        self.unplaced: Sequence[int] = ()
+        self.possible: Mapping[int, Device] = {}
         self.hardware = Hardware()
         self.ecc: Mapping[str, int] = {}
         self.runtime_memory: Number | None = None
 
-    def described(self) -> FoundDevice:
-        """Return the device with all cores that may be on it."""
-        return neuron_device(self.index, [*self.cores, *self.unplaced])
+    @property
+    def selectable(self) -> Mapping[int, Device]:
+        return self.possible
 
     def read(self) -> Iterator[Point]:
         """Yield memory from the driver's files, or else from the runtimes."""

@@ -121,9 +121,9 @@ class Neuron(AcceleratorDriver):
         named = {core for runtime in runtimes for core in runtime.listed_cores}
         unplaced = sorted(named.difference(*(device.cores for device in devices)))
         for device in devices:
-            device.unplaced = unplaced
+            device.possible = dict(enumerate(self._core(core, per_device) for core in (*device.cores, *unplaced)))
             cores = [*device.cores, *(unplaced if device is devices[0] else ())]
-            device.parts = {slot: self._core(core, per_device) for slot, core in enumerate(cores)}
+            device.parts = dict(enumerate(self._core(core, per_device) for core in cores))
             sizes: list[Number] = []
             for core in cores:
                 part = self._cores[core]

@@ -7,28 +7,15 @@ https://awsdocs-neuron.readthedocs-hosted.com/en/latest/containers/tutorials/bui
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.selection import (
-    FoundDevice,
-    Selection,
-    SubDevice,
-    VisibilityRule,
-    all_ids,
-    printable,
-)
+from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import Selection, VisibilityRule, all_ids, printable
 
 CORES: Final = "NEURON_RT_VISIBLE_CORES"
 COUNT: Final = "NEURON_RT_NUM_CORES"
-
-
-def neuron_device(number: int, cores: Iterable[int]) -> FoundDevice:
-    """Return a device and the cores that are, or may be, on it."""
-    return FoundDevice(
-        number, f"neuron{number}", parts=tuple(SubDevice(f"neuroncore{core}", slot) for slot, core in enumerate(cores))
-    )
 
 
 def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
@@ -36,14 +23,14 @@ def visibility_rule(exists: Callable[[str], bool]) -> VisibilityRule:
     return VisibilityRule("Neuron device", "hw.npu.*", (CORES, COUNT), partial(visible, exists))
 
 
-def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[FoundDevice]) -> Selection:
+def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Sequence[Device]) -> Selection:
     """Select the cores that the runtime may use, and their devices. A container has only its own devices' files."""
     present = [device for device in found if exists(f"/dev/{device.id}")] or found
     cores, count = (environ.get(name, "").strip() for name in (CORES, COUNT))
     numbers = _core_numbers(cores)
     if numbers and len(present) == len(found):
         ids = {f"neuroncore{core}" for core in numbers} & all_ids(found)
-        return Selection(frozenset(ids | {device.id for device in found if device.ids & ids}))
+        return Selection(frozenset(ids | {device.id for device in found if device.selection_ids & ids}))
     doubt = ""
     if numbers:
         doubt = (
@@ -52,7 +39,7 @@ def visible(exists: Callable[[str], bool], environ: Mapping[str, str], found: Se
         )
     elif cores:
         doubt = f"{CORES}={printable(cores)}: not a core or a range of cores"
-    elif re.fullmatch("[0-9]{1,4}", count) and 0 < int(count) < sum(len(device.parts) for device in present):
+    elif re.fullmatch("[0-9]{1,4}", count) and 0 < int(count) < sum(len(device.selectable) for device in present):
         doubt = f"{COUNT}={count}: the runtime uses any free cores, and which ones is not known"
     return Selection(all_ids(present), doubt)
 
