@@ -16,8 +16,9 @@ from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.accelerators.selection import select_by_variable
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources.gaudi import VARIABLE, visible_modules
+from opentelemetry.instrumentation.hardware.sources.gaudi import VARIABLE
 from opentelemetry.instrumentation.hardware.sources.gaudi.driver import Table
 
 
@@ -100,5 +101,5 @@ def test_implausible_cell_is_absent(cell: str) -> None:
 def test_variable_selects_modules(text: str, ids: list[str], unmatched: tuple[str, ...]) -> None:
     devices = [Device("a", "a", index=0), Device("b", "b", index=1)]
     devices[0].aliases, devices[1].aliases = ("module7",), ("module6",)
-    chosen = visible_modules({VARIABLE: text}, devices)
+    chosen = select_by_variable(VARIABLE, {VARIABLE: text}, devices, prefix="module")
     assert (sorted(chosen.ids), chosen.unmatched) == (ids, unmatched)

@@ -112,6 +112,15 @@ def select_by_name(words: Sequence[str], devices: Sequence[Device]) -> Selection
     return Selection(frozenset(ids), unmatched=tuple(unmatched))
 
 
+def select_by_variable(
+    name: str, environ: Mapping[str, str], devices: Sequence[Device], *, prefix: str = ""
+) -> Selection:
+    """Select the devices whose names, without a prefix, a variable lists; all devices if it is empty."""
+    words = [f"{prefix}{word.strip()}" for word in environ.get(name, "").split(",") if word.strip()]
+    chosen = select_by_name(words, devices) if words else Selection(all_ids(devices))
+    return chosen._replace(unmatched=tuple(word.removeprefix(prefix) for word in chosen.unmatched))
+
+
 def matches(word: str, devices: Sequence[Device]) -> Iterator[frozenset[str]]:
     """Return the ids of the devices that match a word: index, ``index:slot``, id, alias, address, or UUID prefix."""
     plain, address = word.casefold(), _parse_address(word)

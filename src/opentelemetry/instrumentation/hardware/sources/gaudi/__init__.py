@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
-from opentelemetry.instrumentation.hardware.accelerators.selection import (
-    Selection,
-    VisibilityRule,
-    all_ids,
-    select_by_name,
-)
+from opentelemetry.instrumentation.hardware.accelerators.selection import VisibilityRule, select_by_variable
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 
 # Numbers of the modules of a server that a program may use, as hl-smi lists them.
 VARIABLE: Final = "HABANA_VISIBLE_MODULES"
-
-
-def visible_modules(environ: Mapping[str, str], found: Sequence[Device]) -> Selection:
-    """Select the modules of the variable."""
-    words = [f"module{word.strip()}" for word in environ.get(VARIABLE, "").split(",") if word.strip()]
-    chosen = select_by_name(words, found) if words else Selection(all_ids(found))
-    return chosen._replace(unmatched=tuple(word.removeprefix("module") for word in chosen.unmatched))
 
 
 class Gaudi(AcceleratorSource):
@@ -39,7 +27,7 @@ class Gaudi(AcceleratorSource):
     process_metrics = "process.npu.utilization"
 
     def visibility(self) -> VisibilityRule:
-        return VisibilityRule("Gaudi", "hw.npu.*", (VARIABLE,), visible_modules)
+        return VisibilityRule("Gaudi", "hw.npu.*", (VARIABLE,), partial(select_by_variable, VARIABLE, prefix="module"))
 
     def drivers(self) -> Iterator[DriverChoice]:
         from opentelemetry.instrumentation.hardware.sources.gaudi.driver import NAME, HlSmi
