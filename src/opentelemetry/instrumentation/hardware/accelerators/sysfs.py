@@ -199,6 +199,7 @@ class SysfsDevice(Device):
         fans: By fan, the files of its speed.
         increases: The growth of its counters.
         is_open: Whether its files have been found.
+        is_idle: Whether nothing ran between the newest readings, so that the device may suspend if it is left alone.
     """
 
     def __init__(self, files: Files, card: Card, index: int, type: str = "gpu") -> None:  # noqa: A002
@@ -210,7 +211,7 @@ class SysfsDevice(Device):
         self.slow: list[File] = []
         self.fans: dict[Device, list[File]] = {}
         self.increases = Increases(files)
-        self.is_open = False
+        self.is_open = self.is_idle = False
         self._autosuspend = 0.0
         self._slow_points: list[Point] = []
 
@@ -232,14 +233,10 @@ class SysfsDevice(Device):
         """Return the values that are read slowly."""
         return read_files(self.files, self.slow, self.unsupported)
 
-    def is_idle(self) -> bool:
-        """Whether nothing ran between the newest readings, so that the device may suspend if it is left alone."""
-        return False
-
     @property
     def idle_interval(self) -> float:
         """Seconds between two readings that let it suspend; 0 if it is busy, or is not read, or never suspends."""
-        may_suspend = self.is_idle() and not (self.is_suspended or self.trouble)
+        may_suspend = self.is_idle and not (self.is_suspended or self.trouble)
         return self._autosuspend if may_suspend else 0.0
 
     def count(self, path: str) -> int | None:

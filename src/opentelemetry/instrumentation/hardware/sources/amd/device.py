@@ -58,7 +58,6 @@ class Gpu(SysfsDevice):
         self._metrics, self._span_metrics = GpuMetrics(), GpuMetrics()
         self._ras: list[str] = []
         self._errors: dict[str, dict[Field, int]] = {}
-        self._is_idle = False
         self._read_at = -inf
 
     # -- what it is
@@ -183,11 +182,8 @@ class Gpu(SysfsDevice):
         return found
 
     def _note_use(self, values: Mapping[Field, object]) -> None:
-        self._is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
+        self.is_idle = values.get(f.UTILIZATION, b"0\n") == b"0\n"
         self._read_at = self.files.uptime()
-
-    def is_idle(self) -> bool:
-        return self._is_idle
 
     def _gpu_metrics(self, metrics: GpuMetrics) -> Mapping[Field, object]:
         if not self._table:

@@ -103,10 +103,8 @@ class Npu(DrmDevice):
         microseconds = self.count(f"{self.card.folder}/{f.NPU_BUSY}")
         grown = None if microseconds is None else self.increases.per_second(f.NPU_BUSY, microseconds)
         self._busy = None if grown is None else min(1.0, grown / 1e6)
+        self.is_idle = self._busy == 0.0
         return values if self._busy is None else {**values, f.NPU_UTILIZATION: self._busy}
-
-    def is_idle(self) -> bool:
-        return self._busy == 0.0
 
     def read_slow(self) -> Iterator[Point]:
         """Yield the utilization by all processes, if the driver does not count it."""

@@ -57,7 +57,6 @@ class Gpu(SysfsDevice):
         self._gts: list[Gt] = []
         self._vram: list[str] = []
         self._energy = ""
-        self._busy: float | None = None
 
     # -- the files that it has
 
@@ -176,7 +175,7 @@ class Gpu(SysfsDevice):
             if grown is not None:
                 field = f.MEDIA_UTILIZATION if gt.is_media else f.UTILIZATION
                 shares[field] = min(1.0, max(1.0 - grown / 1000, shares.get(field, 0.0)))
-        self._busy = max(shares.values(), default=None)
+        self.is_idle = bool(shares) and max(shares.values()) < _IDLE  # all GTs were in RC6
         return shares
 
     def _frequencies(self) -> Mapping[Field, object]:
@@ -210,7 +209,3 @@ class Gpu(SysfsDevice):
                     return {}
                 sums[field] += size
         return {**sums} if self._vram else {}
-
-    def is_idle(self) -> bool:
-        """Whether all GTs were in RC6 between the newest readings."""
-        return self._busy is not None and self._busy < _IDLE
