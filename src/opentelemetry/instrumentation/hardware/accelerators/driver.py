@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
@@ -18,17 +18,14 @@ Usage = tuple[Device, Mapping[Field, object]]
 # By PID of each process that uses a device, the bytes of its memory in use; None if unknown.
 Holders = Mapping[int, "int | None"]
 
-EXCLUSIVE_PROCESS: Final = "EXCLUSIVE_PROCESS"
-PROHIBITED: Final = "PROHIBITED"
-
 
 class Occupancy(NamedTuple):
     """Whether a new program can compute on a device.
 
     Attributes:
         pids: The processes that compute on it; None if they cannot be listed.
-        mode: :data:`EXCLUSIVE_PROCESS` if one process at a time can compute on it, :data:`PROHIBITED` if none can;
-            "" if any can.
+        mode: As nvidia-smi has it: EXCLUSIVE_PROCESS if one process at a time can compute on it, PROHIBITED if none
+            can; "" if any can.
     """
 
     pids: Collection[int] | None

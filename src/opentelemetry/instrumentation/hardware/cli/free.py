@@ -284,12 +284,10 @@ def _gpu(
 
 def _reason(gpu: _Gpu, limits: argparse.Namespace) -> str:
     """Return why a GPU is not idle; "" if it is idle."""
-    from opentelemetry.instrumentation.hardware.accelerators.driver import EXCLUSIVE_PROCESS, PROHIBITED
-
     if gpu.trouble:
         return gpu.trouble
     mode, pids = ("", None) if gpu.occupancy is None else (gpu.occupancy.mode, gpu.occupancy.pids)
-    if mode == PROHIBITED:
+    if mode == "PROHIBITED":
         return f"is in compute mode {mode}"
     if gpu.used is None:
         return "does not report its memory in use"
@@ -298,7 +296,7 @@ def _reason(gpu: _Gpu, limits: argparse.Namespace) -> str:
     if gpu.busy is not None and gpu.busy > limits.max_utilization:
         return f"is {gpu.busy:.0%} busy"
     others = sorted({*(pids or ())} - {os.getpid()})
-    if len(others) > (0 if mode == EXCLUSIVE_PROCESS else limits.max_processes):
+    if len(others) > (0 if mode == "EXCLUSIVE_PROCESS" else limits.max_processes):
         exclusive = f"is in compute mode {mode} and " if mode else ""
         return f"{exclusive}runs {f'process {others[0]}' if len(others) == 1 else f'{len(others)} processes'}"
     return ""

@@ -10,14 +10,7 @@ from typing import Final, cast
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import (
-    EXCLUSIVE_PROCESS,
-    PROHIBITED,
-    AcceleratorDriver,
-    Holders,
-    Occupancy,
-    Usage,
-)
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.accelerators.presence import exists
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers import DriverError
@@ -50,7 +43,7 @@ _MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _MPS_FOLDER: Final = "/tmp/nvidia-mps"
 
 # By NVML's compute mode, who may compute; all others are the default.
-_MODES: Final = {2: PROHIBITED, 3: EXCLUSIVE_PROCESS}
+_MODES: Final = {2: "PROHIBITED", 3: "EXCLUSIVE_PROCESS"}
 
 # Driver versions, from the first to before the second, with a process list in an undeclared format.
 _BROKEN_LISTS: Final = ((535, 43), (535, 86))

@@ -8,14 +8,7 @@ from xml.etree.ElementTree import Element
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
-from opentelemetry.instrumentation.hardware.accelerators.driver import (
-    EXCLUSIVE_PROCESS,
-    PROHIBITED,
-    AcceleratorDriver,
-    Holders,
-    Occupancy,
-    Usage,
-)
+from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.accelerators.facts import fact, known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
@@ -33,6 +26,8 @@ from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 # Minimum seconds between two runs. A run takes tens of milliseconds, or seconds if it has to load the driver.
 MIN_INTERVAL: Final = 10.0
+
+_MODES: Final = ("EXCLUSIVE_PROCESS", "PROHIBITED")  # those in which not every process may compute
 
 
 class SmiDevice(Device):
@@ -266,4 +261,4 @@ class NvidiaSmi(AcceleratorDriver):
         for gpu in self._listed:
             mode = gpu.texts.get("compute_mode", "").upper()
             for device in gpu.parts.values() or (gpu,):
-                yield device, Occupancy(device.computing, mode if mode in (EXCLUSIVE_PROCESS, PROHIBITED) else "")
+                yield device, Occupancy(device.computing, mode if mode in _MODES else "")
