@@ -10,7 +10,7 @@ from tests.sources.reading import all_of, opened, series_of
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.sources import Source
-from opentelemetry.instrumentation.hardware.sources.tenstorrent.visible import RULE
+from opentelemetry.instrumentation.hardware.sources.tenstorrent import RULE
 
 FIRST = {c.HW_ID: "0000:01:00.0", c.HW_NAME: "NPU 0"}
 COUNTER = f"{TT}/tenstorrent!0/pcie_perf_counters/mst_posted_wr_data_word_sent0"
