@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import Usage
 from opentelemetry.instrumentation.hardware.accelerators.sysfs import DRM, Card, find_cards, followed
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -48,9 +47,6 @@ class Amdgpu(RocmDriver):
     @property
     def min_interval(self) -> float:  # type: ignore[override]
         return max(gpu.idle_interval for gpu in self._gpus.values())
-
-    def shares_memory(self, gpu: Device) -> bool:
-        return isinstance(gpu, Gpu) and gpu.shares_memory
 
     def usage(self, program: ProcessTree) -> Iterator[Usage]:
         for gpu, values in super().usage(program):

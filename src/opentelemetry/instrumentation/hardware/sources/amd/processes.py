@@ -13,6 +13,7 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, Holders, Occupancy, Usage
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, UTILIZATION, Clients
+from opentelemetry.instrumentation.hardware.sources.amd.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.amd.topology import Topology
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
@@ -46,7 +47,7 @@ class RocmDriver(AcceleratorDriver):
             if gpu.trouble or not (gpu in clients or gpu.address in allocated):
                 continue
             values = {**clients.get(gpu, {})}
-            if MEMORY["gpu"] in values and self.shares_memory(gpu):
+            if MEMORY["gpu"] in values and isinstance(gpu, Gpu) and gpu.shares_memory:
                 regions = [held.client.regions for held in self._clients.found[gpu.address].values()]
                 values[MEMORY["gpu"]] = sum(each.get("vram", 0) + each.get("gtt", 0) for each in regions)
             if gpu.address in allocated:  # it may be counted for a client too, so they are not added
@@ -56,10 +57,6 @@ class RocmDriver(AcceleratorDriver):
             if self._uses_queues:
                 values.pop(UTILIZATION["general"], None)
             yield gpu, values
-
-    def shares_memory(self, gpu: Device) -> bool:
-        """Whether the GPU uses memory of the host (GTT) like its own."""
-        return False
 
     def holders(self) -> Iterator[tuple[Device, Holders]]:
         """Yield the processes of ROCm, also those of other users and containers, with their memory of each GPU."""
