@@ -66,7 +66,7 @@ class DeviceFailed(Exception):  # noqa: N818 - a state of the device
 
 
 class Device:
-    """One device.
+    """One device. Opening and reading it raise :class:`DeviceFailed` if it does not respond.
 
     Args:
         id: ``hw.id``.
@@ -133,42 +133,22 @@ class Device:
     # -- what a vendor implements
 
     def open(self) -> None:
-        """Identify the device and read constant values. Also called before a failed device is read again.
-
-        Raises:
-            DeviceFailed: It does not respond.
-        """
+        """Identify the device and read constant values. Also called before a failed device is read again."""
 
     def read(self) -> Iterable[Point]:
-        """Read the values that are sampled.
-
-        Raises:
-            DeviceFailed: It does not respond.
-        """
+        """Read the values that are sampled."""
         return ()
 
     def read_slow(self) -> Iterable[Point]:
-        """Read values that are expensive or seldom change. The source adds info and status.
-
-        Raises:
-            DeviceFailed: It does not respond.
-        """
+        """Read values that are expensive or seldom change. The source adds info and status."""
         return ()
 
     def read_energy(self) -> Iterable[Point]:
-        """Read energy and busy time, for spans: ten times per second while one is open.
-
-        Raises:
-            DeviceFailed: It does not respond.
-        """
+        """Read energy and busy time, for spans: ten times per second while one is open."""
         return ()
 
     def read_memory(self) -> Iterable[Point]:
-        """Read used memory and throttling, for spans: once per second.
-
-        Raises:
-            DeviceFailed: It does not respond.
-        """
+        """Read used memory and throttling, for spans: once per second."""
         return ()
 
     def check_suspended(self) -> bool:

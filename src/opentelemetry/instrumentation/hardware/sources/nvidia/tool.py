@@ -207,13 +207,7 @@ class SmiGpu(SmiDevice):
 
 
 class NvidiaSmi(AcceleratorDriver):
-    """The tool.
-
-    Raises:
-        Unavailable: The tool is not installed, or finds no driver or no GPU.
-        OSError: The tool timed out or could not be started.
-        ValueError: The tool printed no document, or crashed before it printed a GPU.
-    """
+    """The tool. Opening and sampling it raise the errors of :func:`.tool_output.run`."""
 
     min_interval = MIN_INTERVAL
     is_fresh = True

@@ -206,7 +206,7 @@ def run(command: Command) -> Document:
     """Run the tool.
 
     Raises:
-        Unavailable: There is no driver or no GPU.
+        Unavailable: The tool has been removed, or finds no driver or no GPU.
         OSError: The tool timed out or could not be started.
         ValueError: The tool printed no document, or crashed before it printed a GPU.
     """

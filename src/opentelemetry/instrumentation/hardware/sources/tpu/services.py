@@ -15,7 +15,7 @@ _MONITOR_GRACE: Final = 2.0  # seconds that a profiler may take in addition to t
 
 
 class Services:
-    """A client of the services at any address.
+    """A client of the services at any address. Its calls raise the errors of :meth:`.rpc.Channels.call`.
 
     Raises:
         Unavailable: grpcio is not installed.
@@ -34,20 +34,13 @@ class Services:
             address: ``host:port``, or ``unix:`` and a path.
             name: The runtime's name of the metric.
             skip_node_aggregation: Leave out the samples of other processes of the host.
-
-        Raises:
-            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
         """
         request = self._messages.metric_request(name, skip_node_aggregation)
         samples = self._channels.call(address, _METRIC, request, TIMEOUT, self._messages.samples)
         return [sample._asdict() for sample in samples]
 
     def monitor(self, address: str, milliseconds: int, level: int) -> str:
-        """Return the page that a profiler makes after profiling for some milliseconds.
-
-        Raises:
-            DriverError: The call failed or the answer is invalid. The code is a gRPC status.
-        """
+        """Return the page that a profiler makes after profiling for some milliseconds."""
         request = self._messages.monitor_request(milliseconds, level)
         seconds = milliseconds / 1000 + _MONITOR_GRACE
         return self._channels.call(address, _MONITOR, request, seconds, self._messages.page)
