@@ -132,7 +132,6 @@ class Channels:
             self._command.stop(child)
 
     def _start(self) -> None:
-        """Start the child, unless it runs."""
         if self._child is not None:
             return
         ours, theirs = socket.socketpair()  # not a pipe: see _send

@@ -144,7 +144,6 @@ class Gpu(SysfsDevice):
         return sum(map(int, both)) if known else b" + ".join(both)
 
     def _find_sensors(self, folder: str) -> None:
-        """Find the files of the sensors, which have labels."""
         files = self.files
         names = sorted(names_or_empty(files, folder))
         labels = {name: read_text(files, f"{folder}/{name}") for name in names if "_label" in name}

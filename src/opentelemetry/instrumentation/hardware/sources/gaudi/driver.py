@@ -83,11 +83,7 @@ class HlSmi(AcceleratorDriver):
             raise Unavailable(f"{NAME} lists no accelerator")
 
     def _read(self, seconds: float = 0.0) -> None:
-        """Take the lines since the previous call.
-
-        Raises:
-            OSError: The tool ended, or is silent.
-        """
+        """Take the lines since the previous call."""
         now = self._files.uptime()
         for cells in self._reports.read(seconds):
             if cells:

@@ -115,11 +115,7 @@ class Library(AcceleratorDriver):
         self._read(_FIRST_LINE)
 
     def _read(self, seconds: float = 0.0) -> None:
-        """Take the newest line.
-
-        Raises:
-            OSError: The child ended, is silent, or the library failed.
-        """
+        """Take the newest line."""
         if self._reports.read(seconds) or self._reports.newest is None:
             self._update(self._reports.newest or {})
         self.errors = [self._reports.error] if self._reports.error else []
