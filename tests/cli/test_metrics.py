@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
+import pytest
 from tests.support.children import run
 from tests.support.commands import otel_hardware
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import presets_of
+from opentelemetry.instrumentation.hardware.cli import main
 from opentelemetry.instrumentation.hardware.version import __version__
 
 
@@ -53,6 +56,17 @@ def test_metrics_json_has_all_of_a_catalog_row() -> None:
         assert (each["source"], each["help"]) == (row.source, row.help)
         assert each["wandb"] == keys.get(row.name, [])
         assert row.opt_in in ("", "request") or f"DETAIL={row.opt_in}" in each["how"]
+
+
+@pytest.mark.parametrize("prefix", ["", "system."], ids=["key", "in W&B's history"])
+def test_every_key_of_wandb_leads_to_its_metrics(prefix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    places = {"i": "0", "core": "0_tensorcore", "size": "8mbplus", "n": "3", "path": "/data", "device": "nvme0n1"}
+    for key in {key for table in wandb.KEYS.values() for key in table}:
+        name = re.sub(r"\{(\w+)\}", lambda match: places.get(match[1], "app"), key.name)
+        assert main(["metrics", prefix + name, "--format", "json"]) == 0
+        found = {each["name"] for each in json.loads(capsys.readouterr().out)}
+        assert found >= {metric.name for metric in key.metrics}
+        assert all(row.name not in found or key.name in wandb.metrics()[row] for row in CATALOG)
 
 
 def test_closed_pipe_is_no_error() -> None:

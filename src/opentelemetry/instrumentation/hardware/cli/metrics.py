@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from itertools import chain
 
 from opentelemetry.instrumentation.hardware import wandb
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import PRESETS, presets_of
-from opentelemetry.instrumentation.hardware.cli.messages import Mistake
+from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.text import columns, wrap
 from opentelemetry.instrumentation.hardware.model import Metric, Scope
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
@@ -31,6 +33,7 @@ examples:
   otel-hardware metrics                         every metric, one line each
   otel-hardware metrics system.cpu.utilization  everything about one
   otel-hardware metrics '*memory*'              everything about those that match
+  otel-hardware metrics gpu.0.temp              those of a key of W&B
   otel-hardware metrics --default               only those reported by default
   otel-hardware metrics --preset minimal        counts the series of a preset
   otel-hardware metrics --format json           for programs
@@ -45,7 +48,9 @@ _WIDE = 140  # columns of a terminal that has room for kind and unit, too
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("glob", nargs="?", metavar="NAME", help="a name or a glob, such as 'system.disk.*'")
+    parser.add_argument(
+        "glob", nargs="?", metavar="NAME", help="a name, a glob, such as 'system.disk.*', or a key of W&B"
+    )
     parser.add_argument("--default", action="store_true", help="only metrics that are reported by default")
     parser.add_argument(
         "--preset", choices=[*PRESETS], help="count the series that this preset exports on this machine"
@@ -59,20 +64,25 @@ def run(arguments: argparse.Namespace) -> int:
             raise Mistake("--preset counts all series, in a table; it cannot be used with NAME, --default or --format")
         return _print_series(arguments.preset)
     rows = [row for row in CATALOG if not arguments.default or "standard" in presets_of(row)]
+    found: list[tuple[str, wandb.Key]] = []
     if arguments.glob is not None:
-        rows = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
-    if not rows:
+        named = [row for row in rows if fnmatchcase(row.name, arguments.glob.lower())]
+        found = [] if named else _keys_of_wandb(arguments.glob)
+        rows = [row for row in rows if any(row in key.metrics for _, key in found)] if found else named
+    if not rows and not found:
         raise Mistake(f"no metric matches {arguments.glob}; {_suggestion(arguments.glob.lower().strip('*'))}")
     keys = wandb.metrics()
     if arguments.format == "json":
         print(json.dumps([_as_json(row, keys.get(row, [])) for row in rows], indent=2))
         return 0
-    if arguments.glob is None:
-        lines = _overview(rows, shutil.get_terminal_size((_UNLIMITED, 24)).columns)
-    else:
-        lines = _details(rows, keys, shutil.get_terminal_size((100, 24)).columns)
+    width = shutil.get_terminal_size((_UNLIMITED if arguments.glob is None else 100, 24)).columns
+    lines: Iterable[str] = _overview(rows, width)
+    if arguments.glob is not None:
+        lines = chain(_meanings(found, width), _details(rows, keys, width))
     for line in lines:
         print(line)
+    if found and any(arguments.glob in row.name for row in CATALOG):
+        say(f"this is a key of W&B; '*{arguments.glob}*' finds the metrics with this word in their names")
     return 0
 
 
@@ -100,6 +110,26 @@ def _print_series(preset: str) -> int:
     print(f"Series on this machine by preset: {', '.join(totals)}.")
     print(f"An export with {preset} has {len(events)} sets of attributes, each of which is an event in Honeycomb.")
     return 0
+
+
+def _keys_of_wandb(word: str) -> list[tuple[str, wandb.Key]]:
+    """Return the keys that a name such as ``gpu.0.temp`` stands for, each with its source."""
+    name = re.sub(r"\.(\d+|\*)(?=\.)", ".{i}", word.lower().removeprefix("system."))  # as W&B writes it in its history
+    return [
+        (source, key)
+        for source, table in wandb.KEYS.items()
+        for key in table
+        if fnmatchcase(name, re.sub(r"\{(?!i\})\w+\}", "*", key.name).lower())
+    ]
+
+
+def _meanings(found: Iterable[tuple[str, wandb.Key]], width: int) -> Iterator[str]:
+    """Yield what keys of W&B mean, and how they differ from W&B's."""
+    for source, key in found:
+        close = f". Close to W&B's: {key.close}" if key.close else ""
+        yield from wrap(f"W&B's {key.name} ({source}, {key.unit}): {key.formula}{close}", max(width, 40), "", "  ")
+    if found:
+        yield ""
 
 
 def _suggestion(word: str) -> str:
