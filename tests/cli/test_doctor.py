@@ -170,6 +170,10 @@ PROTOCOLS = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
             marks=READS_FILE,
         ),
         (
+            {"OTEL_EXPERIMENTAL_CONFIG_FILE": "/etc/otel.yaml", "OTEL_METRICS_EXPORTER": "console"},
+            ("configuration", "OTEL_EXPERIMENTAL_CONFIG_FILE is not read in Python", "set OTEL_CONFIG_FILE"),
+        ),
+        (
             {"OTEL_PYTHON_DISABLED_INSTRUMENTATIONS": "flask, hardware", "OTEL_METRICS_EXPORTER": "console"},
             (
                 "entry point",

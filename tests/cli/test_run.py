@@ -443,10 +443,11 @@ for case in json.loads(sys.argv[1]):
     assert len(messages) == len(cases)
     for line, case in zip(messages, cases):
         (value,) = case.values()
-        rejected = (
-            "no installed package provides the metrics exporter " if value == "abacus" else "the SDK rejects this "
-        )
-        assert line.startswith(f"otel-hardware: {rejected}")
+        rejected = {
+            "carrier/pigeon": "carrier/pigeon is not a protocol of the Python SDK; set OTEL_EXPORTER_OTLP_PROTOCOL to ",
+            "abacus": "no installed package provides the metrics exporter ",
+        }
+        assert line.startswith(f"otel-hardware: {rejected.get(value, 'the SDK rejects this ')}")
         assert value in line
 
 

@@ -17,7 +17,6 @@ from opentelemetry.instrumentation.hardware.cli.findings import Finding
 from opentelemetry.instrumentation.hardware.cli.messages import collected_logs
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.settings import PREFIX
-from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, is_disabled
 
 _TIMEOUT = 2  # the exporter's timeout in seconds
@@ -101,12 +100,13 @@ def export(environ: MutableMapping[str, str]) -> Iterator[Finding]:
 
 
 def drop_unread(environ: MutableMapping[str, str]) -> Failure | None:
-    """Remove ``OTEL_CONFIG_FILE`` if the SDK ignores it. Returns why it is not read.
+    """Remove ``OTEL_CONFIG_FILE`` if the SDK ignores it. Returns why it, or its former name, is not read.
 
     SDKs before 1.43 ignore it and use the variables for exporters; newer ones need the packages of an extra.
     """
     if not environ.get("OTEL_CONFIG_FILE"):
-        return None
+        former = "OTEL_EXPERIMENTAL_CONFIG_FILE"
+        return Failure(f"{former} is not read in Python", "set OTEL_CONFIG_FILE") if environ.get(former) else None
     from opentelemetry.sdk import environment_variables
 
     fix = "pip install 'opentelemetry-sdk[file-configuration] >= 1.43'"
@@ -169,9 +169,8 @@ def _prometheus(environ: Mapping[str, str]) -> Finding:
 
 def _connection(where: exporters.Destination) -> Iterator[Finding]:
     part = "export"
-    if where.protocol not in exporters.OTLP:
-        fix = did_you_mean(where.protocol, exporters.OTLP, "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf")
-        yield Finding(part, "wrong", "protocol", f"{where.protocol} is not a protocol of the Python SDK", fix)
+    if (unknown := exporters.unknown_protocol(where)) is not None:
+        yield Finding(part, "wrong", "protocol", unknown.reason, unknown.fix)
         return
     yield Finding(part, "ok", "endpoint", f"{where.url}, {where.protocol} ({where.variable or 'default'})")
     if where.mismatch:

@@ -266,6 +266,14 @@ def _problem(name: str) -> Failure | None:
     return Failure(f"the exporter {name} is not installed", fix)
 
 
+def unknown_protocol(where: Destination | None) -> Failure | None:
+    """Return what is wrong with the protocol; None if the SDK knows it."""
+    if where is None or where.protocol in OTLP:
+        return None
+    fix = did_you_mean(where.protocol, OTLP, "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf")
+    return Failure(f"{where.protocol} is not a protocol of the Python SDK", fix)
+
+
 def problems(words: Sequence[str], where: Destination | None) -> dict[str, Failure]:
     """Return what is wrong with the exporters, by the names of their entry points."""
     names = dict.fromkeys(name for word in words if (name := entry_point(word, where)))

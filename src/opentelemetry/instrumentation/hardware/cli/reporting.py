@@ -75,6 +75,8 @@ def find_target(arguments: argparse.Namespace) -> Target:
     for problem in exporters.header_problems(os.environ):
         say(problem)
     found = exporters.destination(os.environ)
+    if (unknown := exporters.unknown_protocol(found)) is not None:
+        raise Mistake(str(unknown))
     if words == ["prometheus"]:
         return Target("to prometheus at each scrape")
     if found is None:
