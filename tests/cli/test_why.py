@@ -43,6 +43,13 @@ def test_json_has_the_figures_with_their_thresholds() -> None:
     assert found["advice"]
 
 
+def test_readings_are_not_late_however_quickly_a_simulation_runs() -> None:
+    answer = run(["otel-hardware", "why", "--simulate", "8xH100:storage", "--simulate-speed", "600"])
+    assert answer.stdout.count("GPU ") == answer.stdout.count(" storage: the host waits for disks; ") == 8
+    assert answer.stdout.count(" waiting for disks 55 %, at least 10 % ") == 8
+    assert len(answer.stderr.splitlines()) == 1, answer.stderr  # the GPUs are simulated
+
+
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_no_number_is_cut(columns: int) -> None:
     answer = run([*LINE, "1xH100:quota"], {"COLUMNS": str(columns)})

@@ -8,8 +8,8 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from typing import Any
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import LEAST, WINDOW, Judge, Verdict
@@ -90,10 +90,36 @@ def run(arguments: argparse.Namespace) -> int:
 # -- watching
 
 
-def _session(arguments: argparse.Namespace, config: Config, pid: int | None) -> Session:
-    speed = config.simulate_speed or 1.0
-    clock = time.monotonic if speed == 1.0 else lambda: speed * time.monotonic()
+def _session(
+    arguments: argparse.Namespace, config: Config, pid: int | None, clock: Callable[[], float] = time.monotonic
+) -> Session:
     return replay.session_of(arguments, config, pid, interval=_STEP, clock=clock, all_processes=pid is None)
+
+
+@contextmanager
+def _time(config: Config) -> Iterator[tuple[Callable[[], float], Callable[[float], None]]]:
+    """Provide a clock, and a way to wait so many of its seconds.
+
+    A quick simulation stands still while the sources are read: on a busy machine they would be late by its clock.
+    """
+    if config.simulate is None or config.simulate_speed is None:
+        yield time.monotonic, time.sleep
+        return
+    from opentelemetry.instrumentation.hardware.simulator.machine import machine
+
+    gpus, speed = machine(config.simulate, config.simulate_speed), config.simulate_speed
+    real, now = gpus.clock, gpus.clock()
+
+    def wait(seconds: float) -> None:
+        nonlocal now
+        time.sleep(seconds / speed)
+        now += seconds / speed
+
+    gpus.clock = lambda: now
+    try:
+        yield gpus.now, wait
+    finally:
+        gpus.clock = real
 
 
 def _program(arguments: argparse.Namespace, config: Config) -> int | None:
@@ -115,7 +141,7 @@ def _watch(
     """Return the name of each GPU, and its verdict after some seconds."""
     speed, window, is_replayed = config.simulate_speed or 1.0, arguments.seconds, arguments.replay is not None
     judge = Judge(min(window, WINDOW))
-    with closing(_session(arguments, config, pid)) as session:
+    with _time(config) as (clock, wait), closing(_session(arguments, config, pid, clock)) as session:
         session.start()
         viewer = Viewer(session)
         view = viewer.collect()
@@ -128,7 +154,9 @@ def _watch(
         start = before = session.clock()
         with interruptible():
             while before < start + window:
-                time.sleep(0.0 if is_replayed else _STEP / speed)
+                for _ in range(4):
+                    wait(0.0 if is_replayed else _STEP / 4)
+                    session.clock()  # it takes longer steps for a stop of the process
                 view, now = viewer.collect(), session.clock()
                 if now == before:  # the recording has ended
                     break

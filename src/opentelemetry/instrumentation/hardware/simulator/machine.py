@@ -191,7 +191,7 @@ class Machine:
 
     Args:
         spec: What to simulate.
-        clock: Seconds since the epoch.
+        clock: Seconds since the epoch. It may be replaced by another one that continues it.
         speed: Simulated seconds per second.
     """
 
@@ -200,7 +200,7 @@ class Machine:
         self.spec = spec
         self.gpus = [Gpu(card, index, spec.gpus, scenario, spec.seed) for index in range(spec.gpus)]
         self.start = clock()
-        self._clock = clock
+        self.clock = clock
         self._speed = speed
         self._steps = -_BEFORE
 
@@ -216,7 +216,7 @@ class Machine:
 
     def now(self) -> float:
         """Simulated seconds since the start."""
-        return (self._clock() - self.start) * self._speed
+        return (self.clock() - self.start) * self._speed
 
     def advance(self) -> None:
         """Bring the GPUs up to the current time."""
