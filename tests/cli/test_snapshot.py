@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -33,6 +34,16 @@ def objects(*arguments: str, env: dict[str, str] | None = None) -> list[dict[str
     answer = otel_hardware("snapshot", "--format", "json", *arguments, env=env)
     assert (answer.status, answer.err) == (0, "")
     return [json.loads(line) for line in answer.out.splitlines()]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems are read by psutil")
+def test_snapshot_needs_no_psutil_on_linux(tmp_path: Path) -> None:
+    """As in a zip archive, from which its C library cannot be loaded."""
+    (tmp_path / "psutil.py").write_text("raise ImportError('no C library')")
+    line = [sys.executable, "-m", "opentelemetry.instrumentation.hardware", "snapshot", *SOURCES]
+    answer = run(line, {"PYTHONPATH": str(tmp_path)})
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert {each.split(" ")[0] for each in answer.stdout.splitlines()} >= EXPECTED
 
 
 # -- for people

@@ -176,9 +176,9 @@ def metrics() -> dict[Metric, list[str]]:
 
 def _environ(pid: int) -> Mapping[str, str]:
     """Return the environment variables of a process; of another one those of its start, and ours if it hides them."""
-    import psutil
-
     if pid != os.getpid():
+        import psutil
+
         with suppress(psutil.Error, OSError):
             return psutil.Process(pid).environ()
     return os.environ
