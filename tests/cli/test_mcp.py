@@ -95,7 +95,7 @@ def test_why_returns_verdicts_with_their_evidence() -> None:
 def test_simulated_machine_goes_on_after_why() -> None:
     async def use(session: ClientSession) -> list[float]:
         assert not (await session.call_tool("why", {"for": 40})).is_error
-        results = [await session.call_tool("snapshot", {"metrics": "hw.energy"}) for _ in range(2)]
+        results: list[Any] = [await session.call_tool("snapshot", {"metrics": "hw.energy"}) for _ in range(2)]
         return [json.loads(each.content[0].text)["metrics"][0]["value"] for each in results]
 
     first, second = with_client(use, *SIMULATED)
