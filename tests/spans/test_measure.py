@@ -14,7 +14,7 @@ from tests.support.virtual import Program
 from tests.tools import fake_nvml, need
 from tests.tools.load import check_energy
 
-from opentelemetry.instrumentation.hardware import measure
+from opentelemetry.instrumentation.hardware import Measurement, measure
 from opentelemetry.instrumentation.hardware.spans.measure import _Shared
 
 
@@ -48,6 +48,12 @@ def test_ends_are_read_although_a_reading_takes_long() -> None:
         program.clock.now += seconds
         program.runner.read(everything=True)
         assert program.ledger.rows[0].newest == program.clock.now
+
+
+def test_text_of_a_block_has_microseconds_at_most() -> None:
+    block = Measurement()
+    block.seconds, block.energy, block.gpu_memory_peak = 0.7239487171173096, 694.3, 69_580_000_000
+    assert repr(block) == "Measurement(seconds=0.723949, energy=694.3, gpu_memory_peak=69580000000)"
 
 
 def test_block_without_a_gpu_has_cpu_time() -> None:

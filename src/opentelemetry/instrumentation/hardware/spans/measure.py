@@ -49,7 +49,7 @@ class Measurement:
         self.cpu_time: float | None = None
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={value}" for name, value in vars(self).items() if value is not None)
+        values = ", ".join(f"{name}={round(value, 6)}" for name, value in vars(self).items() if value is not None)
         return f"Measurement({values})"
 
 
