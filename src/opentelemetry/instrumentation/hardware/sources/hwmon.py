@@ -36,6 +36,7 @@ _TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("apm_xgene", "altra_hwmon", "smpro_hwmon"), "cpu"),
     **dict.fromkeys(("nvme", "drivetemp"), "physical_disk"),
     **dict.fromkeys(("jc42", "spd5118"), "memory"),
+    **dict.fromkeys(("mlx5", "bnxt_en", "ice", "ixgbe"), "network"),
 }
 
 # Labels of the temperature of a whole CPU, the preferred first: Intel's (the second one before Linux 4.16), AMD's,
@@ -165,7 +166,7 @@ class Hwmon(Source):
             return Device(device or driver, device or driver, kind)
         if kind == "memory":
             return Device(f"dimm-{device}", f"DIMM {device}", kind)
-        return Device(f"{driver}-{device}" if device else driver, driver, "enclosure")
+        return Device(f"{driver}-{device}" if device else driver, driver, kind)
 
     def _node(self, number: int) -> str:
         """The number of AMD's package that is a node, or those of a package and its die, as powercap has them."""
