@@ -59,35 +59,32 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", metavar="N", type=_seconds, help="measure for N seconds in all, start-up apart")
     parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to a file")
-    parser.add_argument("--compare", metavar="FILE", type=Path, help="show the change since a file written by --json")
     options = parser.parse_args(arguments)
     if not sys.platform.startswith("linux"):
         parser.error("the benchmarks need Linux: CPU clocks of threads, priorities, private memory")
     try:
-        earlier, before = report.read(options.compare) if options.compare else (None, {})
         if options.json:
             options.json.open("a").close()  # to fail before the measurements rather than after them
-    except (OSError, ValueError) as error:
+    except OSError as error:
         parser.error(str(error))
     seconds = options.seconds if options.seconds is not None else _QUICK if options.quick else _FULL
     os.environ[REFERENCE] = f"{calibrate(min(3.0, seconds / 20)):.4f}"
 
     print(report.filled(", ".join(f"{name} {version}" for name, version in report.versions().items())))
     print(report.filled("{processor}, {CPUs} CPUs, {system}".format(**report.machine())))
-    print(report.heading(compared=earlier is not None))
+    print(report.HEADING)
     found: dict[str, list[Figure]] = {}
     for name in options.only or PARTS:
         heading, share = PARTS[name]
         print(heading, flush=True)
         found[name] = measure(name, seconds * share / _FULL)
         for figure in found[name]:
-            change = report.change(figure, before.get((name, *figure.key))) if earlier is not None else ""
-            print(report.row(figure, change), flush=True)
+            print(report.row(figure), flush=True)
         if name == "span_accuracy":
             print("", *span_accuracy.table(found[name]), sep="\n", flush=True)
     figures = [figure for part in found.values() for figure in part]
     print()
-    for note in report.notes(figures, earlier):
+    for note in report.notes(figures):
         print(report.filled(note))
     if options.json:
         options.json.write_text(json.dumps(report.document(found, seconds), indent=1) + "\n", encoding="utf-8")

@@ -37,11 +37,6 @@ class Figure(NamedTuple):
     paired: float | None = None
 
     @property
-    def key(self) -> tuple[str, str]:
-        """What is the same in every run."""
-        return self.name, self.alternative
-
-    @property
     def ratio(self) -> float | None:
         if self.paired is not None:
             return self.paired

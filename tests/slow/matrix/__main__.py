@@ -13,11 +13,10 @@ import sys
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from pathlib import Path
 
 from tests.slow.matrix.case import Case
 from tests.slow.matrix.groups import GROUPS, cases
-from tests.slow.matrix.report import Row, keep, kept, page, row, summary
+from tests.slow.matrix.report import Row, page, row, summary
 from tests.slow.matrix.run import Outcome, compare, run
 from tests.support.children import ROOT
 from tests.tools import Missing
@@ -63,8 +62,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1), metavar="N", help="runs at once")
     parser.add_argument("--patience", type=float, default=1.0, metavar="N", help="waits and bounds are N times as long")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="add to the results of earlier runs in this file")
-    parser.add_argument("--write", action="store_true", help="write docs/dev/matrix.md; with --results, of all runs")
+    parser.add_argument("--write", action="store_true", help="write docs/dev/matrix.md")
     parser.add_argument("--verbose", action="store_true", help="print the standard error of cases that differ")
     arguments = parser.parse_args()
     chosen = [
@@ -82,18 +80,14 @@ def main() -> int:
         for future in as_completed([pool.submit(matrix.row, case) for case in chosen]):
             rows.append(future.result())
             print(row(rows[-1]), flush=True)
-            if arguments.results:
-                keep(arguments.results, rows[-1])
             if arguments.verbose and rows[-1].problems:
                 print("\n".join(f"    | {line[:300]}" for line in rows[-1].errors[:20]), flush=True)
     seconds = time.monotonic() - began
-    if arguments.results:
-        rows = kept(arguments.results, cases(GROUPS))
     order = {case.title: at for at, case in enumerate(cases(GROUPS))}
     rows.sort(key=lambda each: order[each.case.title])
     print(f"\n{summary(rows)}\n{seconds:.0f} s, {arguments.jobs} at once")
     if arguments.write:
-        (ROOT / "docs" / "dev" / "matrix.md").write_text(page(rows, bool(arguments.results)))
+        (ROOT / "docs" / "dev" / "matrix.md").write_text(page(rows))
     return int(any(each.fails for each in rows))
 
 

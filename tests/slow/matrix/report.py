@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 
 from tests.slow.matrix.case import Case
 from tests.slow.matrix.groups import GROUPS
@@ -57,20 +55,6 @@ class Row:
         return f"expected: {self.case.expected} ({text})" if self.case.expected else f"FAILS: {text}"
 
 
-def keep(path: Path, each: Row) -> None:
-    """Append a result to a file."""
-    values = (each.case.title, each.off, each.on, [*each.problems], each.missing)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(values) + "\n")
-
-
-def kept(path: Path, known: Sequence[Case]) -> list[Row]:
-    """Return the newest result of each of these cases that the file has."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    found = {title: values for title, *values in map(json.loads, lines)}
-    return [Row(case, *found[case.title]) for case in known if case.title in found]
-
-
 def row(each: Row) -> str:
     """Return the line of a case."""
     return f"{each.case.title:55} {each.off:>12} {each.on:>12}  {each.verdict[:300]}"
@@ -103,21 +87,14 @@ difference with a known reason is a documented limit, listed below as expected.
 """
 
 
-_MERGED = """\
-There was no single run of all cases. The table has the newest result of each case of several runs, between which the
-code changed, on a machine that was busy with other work, so durations are long and vary. All runs:"""
-
-
-def page(rows: Sequence[Row], is_merged: bool = False) -> str:
-    """Return the page of the documentation.
-
-    Args:
-        rows: The results.
-        is_merged: Whether they are the newest of each case, of several runs.
-    """
+def page(rows: Sequence[Row]) -> str:
+    """Return the page of the documentation."""
     versions = f"Python {platform.python_version()}, OpenTelemetry {version('opentelemetry-sdk')}, Linux"
-    origin = _MERGED if is_merged else "All results are of one run:"
-    lines = [_HEAD, f"{origin}\n{versions}.\n", "| group | about | cases | equal | expected | fails | not run |"]
+    lines = [
+        _HEAD,
+        f"All results are of one run:\n{versions}.\n",
+        "| group | about | cases | equal | expected | fails | not run |",
+    ]
     lines.append("|---|---|---|---|---|---|---|")
     for group, about in GROUPS.items():
         part = [each for each in rows if each.case.group == group]
