@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 from collections.abc import Iterator
@@ -10,9 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.gpu import load
 from tests.gpu.compare import COLUMNS, FIELDS, MOVING, Difference, Numbers, columns, differences, numbers, queried
-from tests.gpu.cuda import PTX, Cuda
 from tests.gpu.timing import Timed
 from tests.sources.nvidia_gpus import OnHost
 from tests.support.samples import samples
@@ -163,36 +160,3 @@ def test_timed_drivers_time_every_call(tmp_path: Path, monkeypatch: pytest.Monke
         assert len(drivers.seconds["processes Compute"]) == 1
         assert len(drivers.seconds["fields"]) == fake.calls()["gpu0.FieldValues"] == 3
         assert all(0 < second < 10 for seconds in drivers.seconds.values() for second in seconds)
-
-
-def test_ptx_kernels_have_the_parameters_they_are_given() -> None:
-    entries = re.findall(rb"\.entry (\w+)\(([^)]*)\)", PTX)
-    assert {name: parameters.count(b".param .u64") for name, parameters in entries} == {b"spin": 1, b"burn": 2}
-    for word in re.findall(rb"ld\.param\.u64 %\w+, \[(\w+)\]", PTX):
-        assert word in b" ".join(parameters for _, parameters in entries)
-
-
-class _Clocked:
-    """A GPU with kernels that only advance the test's clock."""
-
-    def __init__(self) -> None:
-        self.spun: list[float] = []
-
-    def spin(self, seconds: float) -> None:
-        self.spun.append(seconds)
-
-
-def test_duty_cycle_spins_for_its_share() -> None:
-    cuda = _Clocked()
-    assert load._cycle(cuda, 0.4) == pytest.approx(0.4 * load.PERIOD)  # type: ignore[arg-type]
-    assert cuda.spun == [pytest.approx(0.4 * load.PERIOD)]
-
-
-def test_cuda_without_driver_raises_os_error() -> None:
-    try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        with pytest.raises(OSError, match="libcuda"):
-            Cuda()
-    else:
-        pytest.skip("there is a driver")

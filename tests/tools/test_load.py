@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.tools import fake_nvml, need
 from tests.tools.load import Constant, Follow, Load, Random, loaded
-from tests.tools.nvml import MIB, FakeNvml, h100, refused
+from tests.tools.nvml import FakeNvml, h100
 from tests.tools.reader import reading
 
 NOW = 1_790_000_000.0
@@ -97,34 +96,6 @@ def test_counter_is_the_energy_until_its_last_update(tmp_path: Path) -> None:
         counted = (load.counter(last) - load.counter(first)) / 1e3
         assert counted == pytest.approx(load.joules(load.updated(first), load.updated(last)), abs=0.01)
         assert abs(counted - load.joules(first, last)) <= load.peak * load.period
-
-
-def test_levels_are_random_and_differ_by_gpu_and_seed() -> None:
-    slots = [NOW + 0.3 * (index + 0.5) for index in range(2_000)]
-    levels = [Random().level(at) for at in slots]
-    assert sum(levels) / len(levels) == pytest.approx(0.5, abs=0.03)
-    assert sum(level < 0.1 for level in levels) == pytest.approx(200, abs=60)
-    neighbours = [(one - 0.5) * (next_ - 0.5) for one, next_ in pairwise(levels)]
-    assert sum(neighbours) / len(neighbours) == pytest.approx(0, abs=0.01)
-    for others in ([Random().level(at, 1) for at in slots], [Random(seed=2).level(at) for at in slots]):
-        assert len(set(others) & set(levels)) == 0
-
-
-def test_line_of_a_call_wins_over_the_load(tmp_path: Path) -> None:
-    load = Random(memory=10_000 * MIB)
-    fake = machine(tmp_path, load)
-    fake.set_lines({"Clock": repr(NOW), "gpu0.PowerUsage": 1234, "gpu0.FieldValues.83": refused(15, times=1)})
-    with reading(fake) as reader:
-        power = "nvmlDeviceGetPowerUsage(gpu)"
-        energy = "[f.nvmlReturn for f in nvmlDeviceGetFieldValues(gpu, [83, 186])]"
-        assert [reader.ask(power), reader.ask(energy), reader.ask(energy)] == [1234, [15, 0], [0, 0]]
-        used = 50_000 * MIB + load.memory * load.level(NOW)
-        assert reader.ask("nvmlDeviceGetMemoryInfo(gpu, nvmlMemory_v2).used") == pytest.approx(used, abs=1)
-        assert reader.ask("nvmlDeviceGetMemoryInfo(gpu).used") == pytest.approx(used + 557 * MIB, abs=1)
-        fake.set_lines({"gpu0.PowerUsage": None, "gpu0.Load": "100 700 0.02 random 1"})
-        assert reader.ask(power) == {"refused": 29}
-        fake.set_lines({"gpu0.Load": None})
-        assert reader.ask(power) == {"refused": 3}
 
 
 POLLED = f"""(lambda ask, pool: [sorted(part) for part in pool.map(
