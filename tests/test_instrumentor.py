@@ -31,7 +31,7 @@ from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Rate, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
 from opentelemetry.instrumentation.hardware.pipeline import found, pace, session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import JOB, Config
@@ -688,37 +688,6 @@ def test_sources_that_cannot_have_a_thread_are_logged_once(
     (record,) = caplog.records
     assert record.getMessage().startswith("Sources that cannot be read (can't start new thread): ")
     assert "host" in record.getMessage()
-
-
-@pytest.mark.parametrize("origin", ["boot", "start"])
-def test_counters_are_monotonic_over_sessions(
-    instrumentor: HardwareInstrumentor,
-    application: Application,
-    monkeypatch: pytest.MonkeyPatch,
-    origin: str,
-) -> None:
-    class Heater(Vendor):
-        """An integral of a rate, which begins at 0 in each session."""
-
-        def open(self) -> None:
-            self.row = Metric("vendor.energy", Kind.COUNTER, "J", "Energy.")
-
-        def read(self) -> Iterator[Point]:
-            sum(range(100_000))
-            yield Series(self.row), Rate(1e6)
-
-    monkeypatch.setattr(found, "discover", lambda: {"vendor": lambda: Heater})
-    seen: dict[str, list[float]] = {"vendor.energy": [], "otel_hardware.cpu.time": []}
-    for readings in (8, 2, 2):
-        instrumentor.instrument(meter_provider=application.provider, counter_origin=origin)
-        for _ in range(readings):
-            for point in application.points():
-                if point.name in seen:
-                    seen[point.name].append(point.value)
-        instrumentor.uninstrument()
-    for name, values in seen.items():
-        assert values == sorted(values), f"{name} decreased"
-        assert values[-1] > values[0]
 
 
 FORKED = """

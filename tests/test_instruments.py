@@ -13,7 +13,7 @@ import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.support.journal import flatten
-from tests.support.stage import ENERGY, LEVEL, POWER, Stage, warnings
+from tests.support.stage import ENERGY, LEVEL, POWER, Stage
 
 from opentelemetry.instrumentation.hardware.instruments import Instruments
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Snapshot
@@ -151,16 +151,6 @@ def test_failed_collection_is_empty_and_logged_once(program: Program, caplog: py
     assert "could not collect" in record.getMessage()
 
 
-def test_scraped_names_keep_their_case_and_colons(program: Program) -> None:
-    names = ("DCGM_FI_DEV_GPU_UTIL", "vllm:num_requests_running", "_leading", "job:Rate")
-    scraped = [Metric(name, Kind.GAUGE, "1", "Scraped.", endpoint="page") for name in names]
-    program.stage.player.read = lambda now: [metric(5) for metric in scraped]
-    program.stage.run(5.0)
-    program.instruments.open(program.session())
-    exported = program.exported()
-    assert {name: exported.get(name) for name in names} == dict.fromkeys(names, 5)
-
-
 def test_recreated_scraped_metric_has_the_same_instrument(program: Program) -> None:
     for value in (1, 2):
         metric = Metric("job:Rate", Kind.GAUGE, "1", "Scraped.", endpoint="page")
@@ -170,17 +160,6 @@ def test_recreated_scraped_metric_has_the_same_instrument(program: Program) -> N
         program.instruments.open(program.session())
         assert program.exported()["job:Rate"] == value
     assert sum(key[1] == "job:Rate" for key in program.instruments._ready) == 1
-
-
-def test_refused_metric_is_logged_once(program: Program, caplog: pytest.LogCaptureFixture) -> None:
-    heat = Metric("test.heat", Kind.GAUGE, "°C", "The SDK refuses units that are not ASCII.")
-    program.stage.player.read = lambda now: [heat(5), LEVEL(1)]
-    program.stage.run(5.0)
-    for _ in range(3):
-        program.instruments.open(program.session())
-    assert program.exported()["test.level"] == 1
-    (warning,) = warnings(caplog)
-    assert "test.heat cannot be reported" in warning
 
 
 def test_long_names_that_begin_alike_are_distinct_and_accepted() -> None:

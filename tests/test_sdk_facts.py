@@ -11,10 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import psutil
@@ -526,35 +524,7 @@ def test_instrument_names_are_lowercased_or_refused(
 # -- The cost of a collection grows with observations and attributes.
 
 
-def _cost(instruments: int, attributes: int) -> int:
-    """Count the function calls to collect and encode instruments with twenty observations each."""
-    measured = Bench()
-    for number in range(instruments):
-        seen = [Observation(1, {f"key{a}": f"{i}" for a in range(attributes)} | {"i": i}) for i in range(20)]
-        measured.meter.create_observable_gauge(f"g{number}", [partial(lambda seen, options: seen, seen)])
-    measured.collect()
-    called = 0
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal called
-        called += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        data = measured.collect()
-        assert data
-        encode_metrics(data).SerializeToString()
-    finally:
-        sys.setprofile(None)
-    measured.provider.shutdown()
-    return called
-
-
-def test_collection_cost_grows_with_observations_and_attributes(bench: Bench, instrument: Callable[..., None]) -> None:
-    few, many, rich = _cost(2, 1), _cost(20, 1), _cost(20, 6)
-    assert many > 4 * few
-    assert rich > 1.1 * many
-
+def test_observations_have_few_and_short_attributes(bench: Bench, instrument: Callable[..., None]) -> None:
     # A device has its id, name, type and parent, and two attributes of the metric; the rest is on its info metric.
     facts = (".info", "hw.holder.memory.usage", "hw.holder.utilization")
     assert max(len(row.attributes) for row in CATALOG if not row.name.endswith(facts)) <= 6

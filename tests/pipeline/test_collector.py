@@ -139,17 +139,6 @@ def test_absent_source_is_no_problem() -> None:
     assert one(snapshot, POWER) == 1.0
 
 
-def test_each_reader_mark_has_its_own_windows() -> None:
-    stage = Stage(interval=1.0, expected=10.0)
-    stage.player.read = lambda now: [POWER(now - stage.start)]
-    stage.run(10.5)
-    first = stage.collect(1)
-    stage.run(20.5)
-    assert one(first, POWER) == pytest.approx(5.5, abs=0.5)
-    assert one(stage.collect(1), POWER) == pytest.approx(15.5, abs=0.5)
-    assert one(stage.collect(2), POWER) == pytest.approx(10.5, abs=0.5), "the other reader has not collected yet"
-
-
 def test_metric_outside_catalog_is_collected() -> None:
     row = Metric("acme.widgets", Kind.UPDOWN, "{widget}", "Widgets.")
     stage = Stage()

@@ -194,13 +194,6 @@ def test_read_slow_runs_on_its_own_period(step: float) -> None:
     assert max(ages) <= 12.0
 
 
-def test_read_slow_has_period_of_its_source() -> None:
-    stage = Stage(interval=1.0, expected=1.0)
-    stage.player.slow_interval = 30.0
-    stage.run(100.0, {1.0: nothing})
-    assert len(stage.player.slow_readings) == 4
-
-
 @pytest.mark.parametrize(("step", "most"), [(5.0, 3), (60.0, 8)])
 def test_counters_are_read_before_each_collection_and_once_per_slow_interval(step: float, most: int) -> None:
     stage = Stage(interval=0.5, expected=step)
@@ -318,28 +311,12 @@ def test_time_without_thread_has_no_weight_for_slow_readings() -> None:
     assert stage.up() == {"player": 1}
 
 
-def test_flush_between_collections_includes_slow_readings() -> None:
-    stage = Stage(interval=2.0, expected=60.0)
-    stage.player.slow = lambda now: [USERS(3)]
-    stage.run(120.5, {60.0: nothing})
-    stage.run(165.0)
-    assert one(stage.collect(60000), USERS) == 3
-
-
 def test_sampling_without_reader_slows_down_after_an_hour() -> None:
     stage = Stage(interval=10.0, expected=10.0)
     stage.run(10_000.0)
     apart = [(after - before, before - stage.start) for before, after in pairwise(stage.player.readings)]
     assert {round(gap) for gap, at in apart if at < 3580.0} == {10}
     assert {round(gap) for gap, at in apart if at > 3620.0} == {30}
-
-
-@pytest.mark.parametrize("step", [300.0, 1000.0])
-def test_reader_with_longer_interval_than_expected_gets_every_collection(step: float) -> None:
-    stage = Stage(interval=10.0, expected=60.0)
-    found: list[Snapshot] = []
-    stage.run(6 * step + 1.0, {step: found.append})
-    assert [POWER in snapshot.values for snapshot in found] == [True] * 6
 
 
 @pytest.mark.parametrize("interval", [0.0, 2.0, 10.0, 60.0])
@@ -727,18 +704,6 @@ def test_source_that_was_open_once_is_retried_when_open_finds_nothing() -> None:
     stage.player.open, stage.player.read = lambda: None, lambda now: [POWER(1.0)]
     stage.run(100.0)
     assert stage.up() == {"player": 1}
-
-
-def test_device_that_disappears_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    stage = Stage()
-    stage.run(5.0)
-    stage.player.read = fail(Unavailable("unplugged"))
-    stage.run(10.0)
-    assert stage.up() == {"player": 0}
-    stage.player.read = lambda now: [POWER(1.0)]
-    stage.run(40.0)
-    assert stage.up() == {"player": 1}
-    assert len(warnings(caplog)) == 1
 
 
 def test_source_without_sample_before_collection_ignores_collections() -> None:
