@@ -105,30 +105,6 @@ def test_metric_without_points_returns_nothing_and_begins_no_collection(program:
     assert len(program.collections) == 2
 
 
-def test_each_reader_thread_has_its_own_windows(program: Program) -> None:
-    program.instruments.open(program.session())
-    program.exported()
-    program.stage.run(10.5)
-    shorter: list[float] = []
-    in_new_thread(lambda: shorter.append(program.exported(1)["test.power"]))
-    program.stage.run(20.5)
-    assert program.exported()["test.power"] == pytest.approx(10.5, abs=0.5)
-    assert shorter == [pytest.approx(5.5, abs=0.5)]
-
-
-def test_constant_is_exported_to_the_last_digit_by_each_reader(program: Program) -> None:
-    program.stage.player.read = lambda now: [POWER(0.1)]
-    program.instruments.open(program.session())
-    program.stage.run(2.5)
-    exported: list[float] = []
-    for window in range(1, 40):
-        program.stage.run(2.5 + 1.7 * window)
-        exported.append(program.exported()["test.power"])
-        if window % 7 == 0:
-            in_new_thread(lambda: exported.append(program.exported(1)["test.power"]))
-    assert exported == [0.1] * (39 + 5)
-
-
 def test_session_that_is_opened_during_a_collection_is_exported_from_the_next(program: Program) -> None:
     program.instruments.open(program.session())
     observe = program.instruments._observe
