@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from tests.support.children import scene
-from tests.support.stage import ENERGY, POWER, USERS, Clock, Stage, fail, infos, warnings
+from tests.support.stage import ENERGY, POWER, USERS, Clock, Stage, fail, warnings
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.model import Point, Unavailable
@@ -96,18 +96,6 @@ def test_woken_thread_reads_what_became_due_earlier() -> None:
         wait_for(lambda: len(stage.player.readings) == 2, 30, "second reading")
 
 
-def test_thread_counts_its_cpu_time() -> None:
-    stage = Stage()
-
-    def work(now: float) -> list[Point]:
-        return [ENERGY(sum(range(300_000)))]
-
-    stage.player.read = work
-    with running(stage):
-        stage.read_now(10.0)
-        wait_for(lambda: stage.runner.cpu_time > 0.0, 10, "processor time")
-
-
 def test_request_that_is_made_while_the_thread_ends_is_answered() -> None:
     for _ in range(20):
         stage = Stage(interval=3600.0, expected=3600.0)
@@ -158,19 +146,6 @@ def test_fresh_neither_shortens_nor_waits_for_backoff_of_failed_source(monkeypat
         stage.clock.now += 3600.5
         assert thread.request().wait(20.0)
         assert len(stage.player.opened) == 2
-
-
-def test_fresh_does_not_retry_absent_source(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    stage = Stage()
-    stage.player.open = fail(Unavailable("no such device"))
-    with running(stage):
-        wait_for(lambda: stage.runner.state is State.ABSENT, 10, "attempt to open the source")
-        for _ in range(3):
-            stage.read_now(10.0)
-    assert len(stage.player.opened) == 1
-    assert len(infos(caplog)) == 1
 
 
 def test_read_all_waits_at_most_its_limit_for_all_threads_together(monkeypatch: pytest.MonkeyPatch) -> None:
