@@ -131,11 +131,7 @@ class Agent:
         self._thread.start()
 
     def stop(self, seconds: float = _STOP + 1.0) -> None:
-        """End the agent after a last export, or kill it after three seconds.
-
-        Args:
-            seconds: How long to wait for its end.
-        """
+        """End the agent after a last export, or kill it after three seconds. Waits so many seconds for its end."""
         self._stopping.set()
         if self._child is not None:
             self._child.terminate()

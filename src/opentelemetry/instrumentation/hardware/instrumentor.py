@@ -48,8 +48,7 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def __new__(cls, **kwargs: Any) -> HardwareInstrumentor:
         """Return the only instrumentor of the process. Constructing it again, in any thread, has no effect.
 
-        Args:
-            kwargs: Defaults of ``instrument()``, for ``with HardwareInstrumentor(...):``.
+        Arguments are defaults of ``instrument()``, for ``with HardwareInstrumentor(...):``.
         """
         self: HardwareInstrumentor = super().__new__(cls)
         if kwargs:

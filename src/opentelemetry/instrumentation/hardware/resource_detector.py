@@ -91,11 +91,7 @@ def of_agent(pid: int, is_simulated: bool = False) -> dict[str, str | int]:
     """Return the resource of an agent. A restart does not change it, so that it continues every series.
 
     It has no PID, container or pod of its own, but the PID of a program that it follows. ``service.instance.id`` is a
-    UUID of the host, the service, the place in a job, and that program.
-
-    Args:
-        pid: The program that the agent follows; its own PID if there is none.
-        is_simulated: Whether its GPUs are simulated.
+    UUID of the host, the service, the place in a job, and that program; its own PID stands for none.
     """
     found: dict[str, Any] = dict(HardwareJobDetector().detect().attributes)
     if is_simulated:

@@ -85,13 +85,7 @@ class Telemetry:
         self._reporter.join()
 
     def start(self, provider: MeterProvider, config: Config, options: Mapping[str, object]) -> None:
-        """Report to a provider, from this process or from an agent.
-
-        Args:
-            provider: The provider.
-            config: The settings.
-            options: Those of them that were given in code.
-        """
+        """Report to a provider, from this process or from an agent. The options are the settings given in code."""
         self._exit_seconds = config.exit_seconds
         is_agent = config.mode == "agent"
         if is_agent and not exports_metrics(os.environ):  # then an agent serves spans only
@@ -129,10 +123,7 @@ class Telemetry:
     def report(self, provider: MeterProvider, session: Session, start: Callable[[], None] | None = None) -> None:
         """Report a session to a provider.
 
-        Args:
-            provider: The provider.
-            session: The session.
-            start: Called as soon as something can be exported. By default, it logs why the session cannot start.
+        ``start`` is called as soon as something can be exported. By default, it logs why the session cannot start.
         """
         self.session, self._has_warned = session, False
         session.has_reader = lambda: any(instruments.has_reader() for instruments in self.attached)

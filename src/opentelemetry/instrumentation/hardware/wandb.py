@@ -31,13 +31,7 @@ _Index: TypeAlias = "dict[tuple[Metric, str, frozenset[tuple[str, str | int]]], 
 
 
 class Points:
-    """The points of the newest snapshot of a session.
-
-    Args:
-        first: The values at the first sample, at which totals begin.
-        time: Unix seconds of the first sample.
-        config: The settings of the session.
-        pid: The observed process.
+    """The points of the newest snapshot of a session. Totals begin at the first sample, of which it has Unix seconds.
 
     Attributes:
         paths: Paths on the file systems to report.

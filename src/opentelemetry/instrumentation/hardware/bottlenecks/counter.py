@@ -43,12 +43,9 @@ class BottleneckTime:
         self.events: deque[Event] = deque()
 
     def add(self, now: float, snapshot: Snapshot, is_limited: bool) -> Values:
-        """Add the time since the last call, and return the seconds of each verdict.
+        """Add the time since the last call, in monotonic seconds, and return the seconds of each verdict.
 
-        Args:
-            now: Monotonic seconds.
-            snapshot: What was collected.
-            is_limited: See :func:`.signals.signals`.
+        ``is_limited`` is that of :func:`.signals.signals`.
         """
         counters = snapshot.counters()
         if self._before is not None and now > self._before[0]:

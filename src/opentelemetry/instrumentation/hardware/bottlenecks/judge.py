@@ -82,13 +82,7 @@ class Judge:
         self._present: frozenset[str] = frozenset()
 
     def observe(self, now: float, seconds: float, signals: Mapping[str, Signals]) -> None:
-        """Add the signals of some seconds.
-
-        Args:
-            now: The end of these seconds, on a monotonic clock.
-            seconds: Their number.
-            signals: By device.
-        """
+        """Add the signals of some seconds, by device. ``now`` is their end, on a monotonic clock."""
         self._present = frozenset(signals)
         for name, each in signals.items():
             device = self._devices.setdefault(name, _Device())

@@ -202,10 +202,7 @@ def silence_grpc(environ: MutableMapping[str, str]) -> None:
 def set_defaults(environ: MutableMapping[str, str], interval: float | None, service: str | None = SERVICE) -> None:
     """Set defaults for unset variables: no traces and logs, compression, resource detector, service name, 15 s.
 
-    Args:
-        environ: The environment that the SDK reads.
-        interval: Seconds between exports, from the command line.
-        service: The service name; None for that of the SDK.
+    The interval of the command line, in seconds, takes precedence. Without a service, the SDK's own name remains.
     """
     drop_empty(environ)
     silence_grpc(environ)
@@ -283,9 +280,7 @@ def problems(words: Sequence[str], where: Destination | None) -> dict[str, Failu
 def configure(pid: int, is_simulated: bool = False) -> None:
     """Configure the SDK from the environment, as ``opentelemetry-instrument`` does with a distro.
 
-    Args:
-        pid: The process that the resource describes.
-        is_simulated: Whether its GPUs are simulated.
+    The resource describes the process with this PID.
 
     Raises:
         Mistake: An exporter is missing or broken, or the SDK rejects the configuration.

@@ -57,12 +57,8 @@ class _Clock:
 class _Agent:
     """The agent of a simulated host.
 
-    Args:
-        spec: What to simulate. Names and ids follow from its seed.
-        place: The number of the host in the job, and of all its hosts.
-        config: The settings.
-        clock: The time.
-        interval: Seconds between two exports.
+    Its names and ids follow from the seed of what it simulates. Its place is its number in the job, and that of all its
+    hosts. The interval is the seconds between two exports.
     """
 
     def __init__(self, spec: Spec, place: tuple[int, int], config: Config, clock: _Clock, interval: float) -> None:

@@ -43,11 +43,7 @@ _SERIAL: Final = re.compile(r"serial|asset_tag", re.IGNORECASE)
 
 
 class Mask:
-    """Masks text.
-
-    Args:
-        words: Further words, each replaced by x.
-        names: Names of the host and the user; by default those of this machine.
+    """Masks text. It replaces further words by x, and the names of the host and the user, by default of this machine.
 
     Attributes:
         found: How many different texts were replaced, by what they are.

@@ -52,11 +52,7 @@ def exit_status(child: subprocess.Popen[bytes]) -> int:
 
 
 class Attached:
-    """A running process that this command did not start.
-
-    Args:
-        pid: Its PID.
-        is_ours: Whether it has started this command, as its agent.
+    """A running process that this command did not start. One that is ours has started this command, as its agent.
 
     Raises:
         Mistake: There is no such process, or this user may not read it.

@@ -27,9 +27,7 @@ _WIDTH = 100  # columns if the output is no terminal
 class Screen:
     """Prints tables while its block lasts. The last table stays on the terminal.
 
-    Args:
-        out: The output.
-        live: Whether each table replaces the one before, if the output is a terminal.
+    If it is live and the output is a terminal, each table replaces the one before.
     """
 
     def __init__(self, out: TextIO, live: bool = False) -> None:
@@ -70,14 +68,9 @@ class Screen:
 def watch(
     session: Session, signals: Signals, interval: float | None, duration: float | None, note: Callable[[], str]
 ) -> None:
-    """Show tables until a signal or the end of the duration.
+    """Show tables of a started session until a signal or the end of the duration, with a note in the first line.
 
-    Args:
-        session: A started session.
-        signals: Signals that end it.
-        interval: Seconds between two tables; None for 2 on a terminal, and for the interval of export elsewhere.
-        duration: Seconds after which it ends.
-        note: Returns the first line of the screen.
+    Without an interval, there are two seconds between two tables on a terminal, elsewhere those between two exports.
     """
     viewer = Viewer(session)
     due = time.monotonic()

@@ -30,12 +30,7 @@ CHILD: int = getattr(signal, "SIGCHLD", 0)  # a child has ended; 0 if the system
 
 
 class Signals:
-    """Catches signals while its block lasts. To be used in the main thread.
-
-    Args:
-        numbers: The signals.
-        even_ignored: Those to catch even if they were ignored at start.
-    """
+    """Catches signals while its block lasts, some even if they were ignored at start. To be used in the main thread."""
 
     def __init__(self, numbers: Iterable[int], even_ignored: Container[int] = ()) -> None:
         self._numbers = [

@@ -70,14 +70,7 @@ class Readers:
 
 
 class Collector:
-    """Merges the published states of the sources. No method waits.
-
-    Args:
-        runners: One for each source; see :meth:`replace`.
-        config: Which metrics are wanted.
-        counters: The counters to continue.
-        clock: Monotonic seconds.
-        tasks: What else uses CPU time of our threads.
+    """Merges the published states of the sources. No method waits. The tasks use CPU time of our threads, too.
 
     Attributes:
         shares: The shares of spans, if there are any.

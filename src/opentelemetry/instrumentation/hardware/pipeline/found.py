@@ -48,10 +48,8 @@ class FoundSource(NamedTuple):
 def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[FoundSource]:
     """Return the sources to read. Those that cannot be loaded are left out, with one warning for each reason.
 
-    Args:
-        config: The settings.
-        can_report: Whether this process may report the host.
-        all_expected: The drivers are those of another machine, so nothing is known about presence.
+    If this process may not report the host, its sources are left out. All are expected if the drivers are those of
+    another machine, so that nothing is known about presence.
     """
     from opentelemetry.instrumentation.hardware.system import linux, psutil_backend  # noqa: F401 - see Source.prepare
 
@@ -77,12 +75,7 @@ def find_sources(config: Config, can_report: bool, all_expected: bool) -> list[F
 
 
 def drivers_of(config: Config, pid: int) -> Drivers:
-    """Return the drivers of this machine, or of a simulated one.
-
-    Args:
-        config: The settings.
-        pid: The observed process, which uses the simulated GPUs.
-    """
+    """Return the drivers of this machine, or of a simulated one. The process with this PID uses the simulated GPUs."""
     simulated = config.simulate
     if simulated is None or (simulated.host is None and simulated.vendor == "nvidia"):
         return Drivers()

@@ -7,12 +7,7 @@ import threading
 
 
 class MessageLimit(logging.Filter):
-    """Passes so many warnings and errors of a thread, each as one line, and drops the others.
-
-    Args:
-        thread: The thread.
-        most: How many.
-    """
+    """Passes so many warnings and errors of a thread, each as one line, and drops the others."""
 
     def __init__(self, thread: threading.Thread, most: int) -> None:
         super().__init__()

@@ -119,12 +119,7 @@ class Pace:
         return min((part.due for part in self.parts), default=now)
 
     def due(self, now: float, everything: bool) -> list[Part]:
-        """Return what is due, or will be so soon that one reading does for both.
-
-        Args:
-            now: The time.
-            everything: Also what is not due, except for spans that need none.
-        """
+        """Return what is due, or will be so soon that one reading does for both; or everything that may be read."""
         due = [
             part
             for part in self.parts

@@ -116,11 +116,7 @@ class SourceRunner:
         return max(now, self.pace.rests_until) if self.source is None or self.is_outdated else due
 
     def read(self, everything: bool = False) -> None:
-        """Open the source if it is closed, and read what is due. Never raises.
-
-        Args:
-            everything: Read also what is not due.
-        """
+        """Open the source if it is closed, and read what is due, or everything. Never raises."""
         self.busy_since = self._clock()
         cpu_time = self._cpu_clock()
         try:

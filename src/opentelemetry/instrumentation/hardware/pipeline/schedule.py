@@ -30,13 +30,7 @@ class CollectionSchedule:
         self._known = False
 
     def note(self, reader: Hashable, before: float | None, now: float) -> None:
-        """Record that a collection begins.
-
-        Args:
-            reader: The reader that collects.
-            before: When the reader collected last; None for the first time.
-            now: When the collection begins.
-        """
+        """Record that a collection of a reader begins, and when its last one was; None for its first one."""
         interval = self._guess if before is None else max(now - before, _SHORTEST)
         self._known = self._known or before is not None
         self._readers = {**self._alive(now), reader: (now, interval)}

@@ -257,9 +257,7 @@ class Session:
     def read_now(self, seconds: float, is_last: bool = False) -> None:
         """Read every source now, and wait for them for some seconds in total. Must not be called from a callback.
 
-        Args:
-            seconds: How long to wait.
-            is_last: The process ends: it does not become the reporter of the host any more.
+        If the process ends, it is the last reading, and it does not become the reporter of the host any more.
         """
         if not self.has_started:
             return
@@ -280,8 +278,7 @@ class Session:
     def read_first(self, seconds: float) -> None:
         """Read every source twice: a mean since the previous reading is known from the second one on.
 
-        Args:
-            seconds: How long to wait for each of the readings.
+        Waits so many seconds for each of the readings.
         """
         self.read_now(seconds)
         time.sleep(_PAUSE)

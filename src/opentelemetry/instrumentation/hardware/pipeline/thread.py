@@ -194,13 +194,7 @@ def start_all(threads: Iterable[ReaderThread]) -> None:
 
 
 def read_all(threads: Sequence[ReaderThread], seconds: float, everything: bool = True) -> None:
-    """Read every source now, and wait for them for some seconds in total. Must not be called from a callback.
-
-    Args:
-        threads: The threads that read them.
-        seconds: How long to wait.
-        everything: Read also what is not due.
-    """
+    """Read every source now, or what is due, and wait for them for some seconds in total; not from a callback."""
     deadline = time.monotonic() + seconds
     for done in [thread.request(everything) for thread in threads]:
         done.wait(max(0.0, deadline - time.monotonic()))

@@ -108,12 +108,7 @@ def choice(*options: str) -> Parser:
 
 
 def place(what: str, word: Word) -> Parser:
-    """Return a parser of a path or address, or ``auto`` or ``off``.
-
-    Args:
-        what: The other accepted values, as a phrase.
-        word: Checks and normalizes the value.
-    """
+    """Return a parser of ``auto``, ``off`` or other values, which are described by a phrase and checked as a word."""
 
     def parse(value: object) -> str:
         text = _text(value)

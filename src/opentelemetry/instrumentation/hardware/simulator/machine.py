@@ -189,10 +189,8 @@ class Gpu:
 class Machine:
     """A machine with simulated GPUs. :meth:`advance` brings them up to the current time.
 
-    Args:
-        spec: What to simulate.
-        clock: Seconds since the epoch. It may be replaced by another one that continues it.
-        speed: Simulated seconds per second.
+    Its clock returns seconds since the epoch; another one that continues it may take its place. Its speed is simulated
+    seconds per second.
     """
 
     def __init__(self, spec: Spec, clock: Callable[[], float] = time.time, speed: float = 1.0) -> None:

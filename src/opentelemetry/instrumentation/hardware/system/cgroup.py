@@ -65,11 +65,7 @@ class _Counter:
 
 
 class Cgroup:
-    """The control group of one process.
-
-    Args:
-        process: The folder of the process in ``/proc``.
-    """
+    """The control group of the process with this folder in ``/proc``."""
 
     def __init__(self, files: Files, process: str) -> None:
         self._files = files

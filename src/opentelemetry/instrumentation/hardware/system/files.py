@@ -184,12 +184,7 @@ def read_integer(files: Files, path: str) -> int | None:
 
 
 def open_files(files: Files, process: str) -> Iterator[str]:
-    """Yield the paths of the files that a process has open, without those of another user.
-
-    Args:
-        files: The kernel's files.
-        process: The folder of the process.
-    """
+    """Yield the paths of the files that the process of a folder has open; none of another user's process."""
     for name in names_or_empty(files, f"{process}/fd"):
         with suppress(OSError):  # it was closed
             yield files.link(f"{process}/fd/{name}")

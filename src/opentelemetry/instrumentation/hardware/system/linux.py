@@ -31,8 +31,7 @@ _INTERFACES_PERIOD = 60.0  # seconds after which the hardware interfaces are lis
 class LinuxMachine:
     """The local machine. If a file is missing, as in a sandbox or an old kernel, only its own values are missing.
 
-    Args:
-        walk: A walk over the process tree that is shared with other sources.
+    Its walk over the process tree may be shared with other sources.
     """
 
     linux = True

@@ -82,13 +82,10 @@ class ProcessTree:
         ]
 
     def among(self, pids: Iterable[int]) -> set[int]:
-        """Return those of a driver's PIDs that certainly belong to the tree.
+        """Return those of all PIDs that a driver reports at a time that certainly belong to the tree.
 
         In a container, a driver may report the PIDs of the container or those of the host. If any of them does not
         exist here they are those of the host, and one that is the same as ours belongs to another process.
-
-        Args:
-            pids: All PIDs that the driver reports at a time.
         """
         pids = {*pids}
         if self.on_host:
@@ -100,11 +97,7 @@ class ProcessTree:
         return {pid for pid in pids if pid in self._folder_by_pid and self._holds_evidence(self._folder_by_pid[pid])}
 
     def identifiable(self, pids: Iterable[int]) -> set[int]:
-        """Return those of a driver's PIDs, of any program, that certainly are the processes in ``/proc``.
-
-        Args:
-            pids: All PIDs that the driver reports at a time.
-        """
+        """Return those of all PIDs that a driver reports at a time that certainly are the processes in ``/proc``."""
         pids = {*pids}
         if self.on_host:
             return pids

@@ -91,15 +91,8 @@ def show(
     """Show a started session in the terminal until a key, a signal or the end of the duration.
 
     Without Textual or UTF-8, a table is redrawn instead, below what to do about it. Without a terminal, tables are
-    printed one after the other.
-
-    Args:
-        session: The session.
-        signals: Signals that end the view.
-        interval: Seconds between two readings.
-        duration: Seconds after which the view ends.
-        note: Returns the state of the export, for the first line. It is called after each reading.
-        theme: ``dark``, ``light``, or ``auto`` for the one that suits the terminal.
+    printed one after the other. The note is the state of the export, for the first line; it is asked for after each
+    reading. The theme is ``dark``, ``light``, or ``auto`` for the one that suits the terminal.
     """
     spec = session.config.simulate
     simulated = "" if spec is None else "simulated GPUs and host" if spec.host else "simulated GPUs"

@@ -198,7 +198,7 @@ class Row(NamedTuple):
 def arranged(
     width: int, height: int, needs: Mapping[str, int], graphs: Mapping[str, int], zoomed: str = ""
 ) -> list[Row]:
-    """Return the rows of panels. They may be higher than the screen, which then scrolls.
+    """Return the rows of panels for so many columns and lines. They may be higher, and the screen then scrolls.
 
     Args:
         width: Columns of the screen.

@@ -35,11 +35,9 @@ class Readout(NamedTuple):
 
 
 class Feed:
-    """Reads a session. All methods but :meth:`waiting` wait for the sources, so they are called in a thread.
+    """Reads a started session, and processes if it is one of this machine.
 
-    Args:
-        session: A started session.
-        processes: Reads the processes; None if they are not of this machine.
+    All methods but :meth:`waiting` wait for the sources, so they are called in a thread.
     """
 
     def __init__(self, session: Session, processes: ProcessReader | None) -> None:

@@ -96,14 +96,9 @@ def bar(share: float | None, width: int, style: str) -> Line:
 
 
 def graph(values: Sequence[float | None], width: int, height: int, style: str = "", highest: float = 1.0) -> list[Line]:
-    """Return an area chart of the newest values, the last one at the right.
+    """Return an area chart of the newest values, two in each column and the last one at the right. None leaves a gap.
 
-    Args:
-        values: The values; None leaves a gap.
-        width: Columns, with two values each.
-        height: Lines.
-        style: The style; "" colours each line by its height.
-        highest: The value that fills the height.
+    The highest value fills the height. Without a style, each line is coloured by its height.
     """
     newest = [None] * max(0, 2 * width - len(values)) + [*values[-2 * width :]]
     steps = 4 * height
