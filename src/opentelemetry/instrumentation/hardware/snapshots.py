@@ -114,22 +114,11 @@ class HardwareSnapshot(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as dicts, lists, text and numbers, such as for JSON."""
-        return {
-            "time": self.time,
-            "window": self.window,
-            "devices": [
-                {
-                    "id": each.id,
-                    "name": each.name,
-                    "type": each.type,
-                    "facts": dict(each.facts),
-                    "values": [_as_dict(value) for value in each.values],
-                }
-                for each in self.devices
-            ],
-            "values": [_as_dict(each) for each in self.values],
-            "missing": [*self.missing],
-        }
+        devices = [
+            {**each._asdict(), "facts": dict(each.facts), "values": [*map(_as_dict, each.values)]}
+            for each in self.devices
+        ]
+        return {**self._asdict(), "devices": devices, "values": [*map(_as_dict, self.values)]}
 
 
 def snapshot(window: float = 1.0, **settings: Any) -> HardwareSnapshot:
