@@ -27,29 +27,30 @@ _RESIDENCY: Final = ("brake", "power", "thermal")
 
 def files(machine: Machine, pid: int) -> dict[str, Content]:
     """Return all files that the driver adds to a machine. The process with this PID holds the GPUs."""
-    found: dict[str, str] = {
+    found: dict[str, object] = {
         "/sys/module/amdgpu/initstate": "live",
         "/sys/module/amdgpu/version": "6.16.13",
         f"{KFD}/topology/nodes/0/gpu_id": "0",
         f"{KFD}/topology/nodes/0/properties": "cpu_cores_count 8\nsimd_count 0\nlocation_id 0\ndomain 0",
     }
-    content: dict[str, Content] = {}
     for gpu in machine.gpus:
         node = f"{KFD}/topology/nodes/{gpu.index + 1}"
-        found[f"{node}/gpu_id"] = str(_number(gpu))
+        found[f"{node}/gpu_id"] = _number(gpu)
         found[f"{node}/properties"] = (
             f"simd_count 1216\nvendor_id 4098\ndevice_id {gpu.card.device}\nlocation_id {_bus(gpu) << 8}\ndomain 0\n"
             f"unique_id {_unique(gpu)}"
         )
         if gpu.load.memory and not gpu.load.is_lost:
-            found[f"{KFD}/proc/{pid}/vram_{_number(gpu)}"] = str(_used(gpu))
+            found[f"{KFD}/proc/{pid}/vram_{_number(gpu)}"] = _used(gpu)
         folder = f"{DRM}/card{gpu.index}/device"
         found[f"{folder}/uevent"] = (
             f"DRIVER=amdgpu\nPCI_ID=1002:{gpu.card.device:04X}\nPCI_SLOT_NAME=0000:{_bus(gpu):02x}:00.0"
         )
-        for name, text in {**_facts(gpu), **_state(gpu)}.items():
-            content[f"{folder}/{name}"] = OSError(ENODEV, "No such device") if gpu.load.is_lost else text
-    return {**{path: f"{text}\n".encode() for path, text in found.items()}, **content}
+        for name, value in {**_facts(gpu), **_state(gpu)}.items():
+            found[f"{folder}/{name}"] = OSError(ENODEV, "No such device") if gpu.load.is_lost else value
+    return {
+        path: value if isinstance(value, (bytes, OSError)) else f"{value}\n".encode() for path, value in found.items()
+    }
 
 
 def _bus(gpu: Gpu) -> int:
@@ -68,10 +69,10 @@ def _used(gpu: Gpu) -> int:
     return int(gpu.load.memory * gpu.card.memory)
 
 
-def _facts(gpu: Gpu) -> Mapping[str, bytes]:
+def _facts(gpu: Gpu) -> Mapping[str, object]:
     card = gpu.card
     limit = round(1e6 * card.limit)
-    facts = {
+    return {
         "vendor": "0x1002",
         "device": f"0x{card.device:04x}",
         "revision": "0x00",
@@ -94,13 +95,12 @@ def _facts(gpu: Gpu) -> Mapping[str, bytes]:
         "hwmon/hwmon0/freq1_label": "sclk",
         "hwmon/hwmon0/freq2_label": "mclk",
     }
-    return {name: f"{value}\n".encode() for name, value in facts.items()}
 
 
-def _state(gpu: Gpu) -> Mapping[str, bytes]:
+def _state(gpu: Gpu) -> Mapping[str, object]:
     card, load = gpu.card, gpu.load
     graphics, memory = round(card.clocks[1] * gpu.clock), card.clocks[2]
-    state = {
+    return {
         "gpu_busy_percent": round(100 * load.busy),
         "mem_busy_percent": round(100 * load.dram),
         "mem_info_vram_used": _used(gpu),
@@ -111,9 +111,8 @@ def _state(gpu: Gpu) -> Mapping[str, bytes]:
         f"hwmon/hwmon0/{'power1_input' if card.links else 'power1_average'}": round(1e6 * gpu.power),
         "hwmon/hwmon0/freq1_input": 1_000_000 * graphics,
         "hwmon/hwmon0/freq2_input": 1_000_000 * memory,
+        "gpu_metrics": _mi300(gpu) if card.links else _mi200(gpu),
     }
-    made = {name: f"{value}\n".encode() for name, value in state.items()}
-    return {**made, "gpu_metrics": _mi300(gpu) if card.links else _mi200(gpu)}
 
 
 def _mi300(gpu: Gpu) -> bytes:
