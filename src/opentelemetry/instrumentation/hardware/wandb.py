@@ -17,6 +17,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import NONE, Attributes, Kind, Metric, Number, Series, Snapshot
 from opentelemetry.instrumentation.hardware.pipeline.view import View
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.system.mounts import contains
 from opentelemetry.instrumentation.hardware.system.psutil_backend import is_partition
 
 # The attributes that name a device.
@@ -248,9 +249,7 @@ def _spaces(points: Points) -> dict[str, dict[str, Number]]:
         mounts.setdefault(str(attributes[c.FILESYSTEM_MOUNTPOINT]), {})[str(attributes[c.FILESYSTEM_STATE])] = size
     spaces = {}
     for path in points.paths:
-        around = [
-            mount for mount in mounts if f"{path.rstrip(os.sep)}{os.sep}".startswith(mount.rstrip(os.sep) + os.sep)
-        ]
+        around = [mount for mount in mounts if contains(mount, path)]
         if around:
             spaces[path] = mounts[max(around, key=len)]
     return spaces

@@ -197,7 +197,7 @@ class LinuxMachine:
         return self._stable_mounts[1]
 
     def mount(self, path: str) -> Mount:
-        return mounts.containing(self._mountinfo(), path)
+        return mounts.containing((entry.mount for entry in mounts.entries(self._mountinfo())), path)
 
     def _mountinfo(self) -> bytes:
         """The table of mounts; the previous one if it cannot be read now, as in a program without free descriptors."""

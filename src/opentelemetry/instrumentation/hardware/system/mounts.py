@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.system.machine import Mount
@@ -46,7 +47,7 @@ def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
     # A type without a disk is marked as nodev.
     real = _UNBACKED | {line.strip() for line in filesystems.splitlines() if not line.startswith("nodev")}
     mounts: dict[str, Mount] = {}
-    for entry in _visible(list(_entries(mountinfo))):
+    for entry in _visible(list(entries(mountinfo))):
         mount = entry.mount
         if mount.type not in real or entry.is_image() or (mount.type in _OVERLAYS and mount.path != "/"):
             continue
@@ -60,24 +61,24 @@ def stable(mountinfo: bytes, filesystems: str) -> Sequence[Mount]:
     return sorted(mounts.values())
 
 
-def containing(mountinfo: bytes, path: str) -> Mount:
-    """The mount that contains a path.
+def contains(mount: str, path: str) -> bool:
+    """Whether a path is below a mount point, or is that."""
+    return f"{path.rstrip(os.sep)}{os.sep}".startswith(mount.rstrip(os.sep) + os.sep)
+
+
+def containing(mounts: Iterable[Mount], path: str) -> Mount:
+    """The mount that contains a path; of several at one mount point the last one, which covers the others.
 
     Raises:
         FileNotFoundError: No mount contains it.
     """
-    best = None
-    for entry in _entries(mountinfo):
-        mount = entry.mount
-        is_inside = mount.path in ("/", path) or path.startswith(mount.path + "/")
-        if is_inside and (best is None or len(mount.path) >= len(best.path)):  # a later mount covers an earlier one
-            best = mount
-    if best is None:
+    found = sorted((mount for mount in mounts if contains(mount.path, path)), key=lambda mount: len(mount.path))
+    if not found:
         raise FileNotFoundError(f"no mounted file system contains {path}")
-    return best
+    return found[-1]
 
 
-def _entries(mountinfo: bytes) -> Iterator[_Entry]:
+def entries(mountinfo: bytes) -> Iterator[_Entry]:
     for line in mountinfo.decode(errors="surrogateescape").split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.split(" ")  # other whitespace is a part of names

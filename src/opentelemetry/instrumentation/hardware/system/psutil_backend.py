@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from errno import ESRCH
 from typing import Any
@@ -23,6 +23,7 @@ from opentelemetry.instrumentation.hardware.system.machine import (
     Swap,
     TreeProcess,
 )
+from opentelemetry.instrumentation.hardware.system.mounts import containing
 
 _MODES = ("user", "nice", "system", "idle", "iowait", "interrupt", "steal")
 _VIRTUAL_DISKS = ("loop", "ram", "zram", "nbd", "sr")  # prefixes of the names of virtual disks
@@ -165,23 +166,18 @@ class PsutilMachine:
     def mounts(self) -> Sequence[Mount]:
         """Mounts of real file systems, without those of containers and images."""
         mounts: dict[str, Mount] = {}
-        for each in self._psutil("disk_partitions", False):
-            mount = Mount(each["mountpoint"], each["device"], each["fstype"])
-            if each["fstype"] and (mount.device not in mounts or len(mount.path) < len(mounts[mount.device].path)):
+        for mount in self._mounts(everything=False):
+            if mount.type and (mount.device not in mounts or len(mount.path) < len(mounts[mount.device].path)):
                 mounts[mount.device] = mount
         return sorted(mounts.values())
 
     def mount(self, path: str) -> Mount:
         """The mount that contains a path. Raises FileNotFoundError if there is none."""
-        best = None
-        for each in self._psutil("disk_partitions", True):
-            point = each["mountpoint"]
-            is_inside = path == point or path.startswith(point.rstrip(os.sep) + os.sep)
-            if is_inside and (best is None or len(point) >= len(best.path)):
-                best = Mount(point, each["device"], each["fstype"])
-        if best is None:
-            raise FileNotFoundError(f"no mounted file system contains {path}")
-        return best
+        return containing(self._mounts(everything=True), path)
+
+    def _mounts(self, everything: bool) -> Iterator[Mount]:
+        for each in self._psutil("disk_partitions", everything):
+            yield Mount(each["mountpoint"], each["device"], each["fstype"])
 
     def space(self, path: str) -> FilesystemSpace:
         """The space of a file system. Blocks while a network file system does not respond."""
