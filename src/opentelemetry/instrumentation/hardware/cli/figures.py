@@ -17,16 +17,6 @@ _BUSY = ("general", "sm", "tensorcore", "matrix", "")
 
 _CLOCKS = ("sm", "graphics", "compute", "")
 
-_OF_GPUS = (
-    c.HW_GPU_UTILIZATION,
-    c.HW_GPU_MEMORY_USAGE,
-    c.HW_GPU_MEMORY_LIMIT,
-    c.HW_GPU_FREQUENCY,
-    c.HW_GPU_FREQUENCY_LIMIT,
-)
-_OF_NPUS = (c.HW_NPU_UTILIZATION, c.HW_NPU_MEMORY_USAGE, c.HW_NPU_MEMORY_LIMIT, c.HW_NPU_FREQUENCY)
-_OF_BOTH = (c.HW_STATUS, c.HW_POWER, c.HW_POWER_LIMIT, c.HW_TEMPERATURE, c.HW_TEMPERATURE_LIMIT)
-
 THROTTLED = 0.005  # the share of time from which throttling is shown
 
 DEVICE_TYPES = ("gpu", "npu")
@@ -74,9 +64,9 @@ def devices(view: View) -> list[Device]:
     """Return the GPUs with their parts, and the other accelerators."""
     known = _identities(view)
     values: dict[str, dict[Metric, dict[str, Number]]] = {device: {} for device in known}
-    for metric in (*_OF_GPUS, *_OF_NPUS, *_OF_BOTH):
-        for value, attributes in view.points(metric):
-            of_device = values.get(str(attributes[c.HW_ID]))
+    for metric, points in view.snapshot.values.items():
+        for value, attributes in points:
+            of_device = values.get(str(attributes.get(c.HW_ID)))
             if of_device is not None:
                 aspect = " ".join(str(attributes[key]) for key in _ASPECTS if key in attributes)
                 of_device.setdefault(metric, {}).setdefault(aspect, value)
