@@ -135,7 +135,7 @@ def test_recreated_scraped_metric_has_the_same_instrument(program: Program) -> N
         program.stage.run(5.0 * value)
         program.instruments.open(program.session())
         assert program.exported()["job:Rate"] == value
-    assert sum(key[1] == "job:Rate" for key in program.instruments._ready) == 1
+    assert sum(key[1] == "job:Rate" for key in program.instruments._made) == 1
 
 
 def test_long_names_that_begin_alike_are_distinct_and_accepted() -> None:

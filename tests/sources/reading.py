@@ -52,7 +52,7 @@ def known(instrumentor: HardwareInstrumentor) -> bool:
     """Whether every row that was learned from a scraped page has its instrument."""
     session = instrumentor._telemetry.session
     rows = [] if session is None else [row for row in session.collector.metrics() if row.endpoint]
-    return all(row.key in each._ready for row in rows for each in instrumentor._telemetry.attached)
+    return all(each._made.get(row.key) for row in rows for each in instrumentor._telemetry.attached)
 
 
 def all_of(source: Source) -> dict[Series, Value]:

@@ -23,7 +23,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SCHEMA_URL,
     SCOPE,
 )
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
+from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.message_limit import MessageLimit
@@ -90,11 +90,9 @@ class Instruments:
         self._session: Session | None = None
         self._served: Session | None = None
         self._readers = Readers()
-        self._empty: dict[_Key, Sequence[Observation]] = {}
-        self._ready: dict[_Key, object] = {}  # the instruments: those of logfire end without a reference
+        self._made: dict[_Key, object] = {}  # the instruments, once they have a name: logfire's end without a reference
         self._parts: dict[_Key, Sequence[Observation]] = {}
         self._names: dict[tuple[str, str], int] = {}
-        self._exported: dict[_Key, Callable[[Attributes], bool] | None] = {}
         self._failed = False
         self._watched: object = None
 
@@ -163,7 +161,7 @@ class Instruments:
     def open(self, session: Session) -> None:
         """Report the values of a session, beginning with the next collection."""
         self.counters = session.counters
-        self._readers, self._exported, self._failed = Readers(), {}, False
+        self._readers, self._failed = Readers(), False
         self._session, self._kept = session, self.provider()
         self.register(session.collector.metrics())
 
@@ -205,7 +203,7 @@ class Instruments:
 
     def _collect(self) -> None:
         """Begin a collection."""
-        self._parts = dict(self._empty)
+        self._parts = dict.fromkeys(self._made, ())
         session = self._served = self._current()
         if session is None:
             return
@@ -217,11 +215,9 @@ class Instruments:
             if provider is not None:
                 forget_series(provider, _RENEWED)
             for metric, points in snapshot.values.items():
-                if metric.key not in self._ready:
+                if self._made.get(metric.key) is None:
                     continue
-                if metric.key not in self._exported:
-                    self._exported[metric.key] = session.config.exported(metric)
-                keeps = self._exported[metric.key]
+                keeps = session.config.exported(metric)
                 labels = {} if HOLDER_STATE in metric.attributes else session.labels
                 self._parts[metric.key] = [
                     Observation(
@@ -250,7 +246,7 @@ class Instruments:
             # The instruments of scraped metrics get their names only from a real provider.
             waiting = is_proxy(provider) and is_proxy(get_meter_provider())
             for metric in metrics:
-                if metric.key not in self._empty and not (waiting and metric.endpoint):
+                if metric.key not in self._made and not (waiting and metric.endpoint):
                     try:
                         self._make(provider, metric)
                     except Exception as error:
@@ -260,7 +256,7 @@ class Instruments:
 
     def _make(self, provider: MeterProvider, metric: Metric) -> None:
         key = metric.key
-        self._empty[key] = ()
+        self._made[key] = None
         meter, name = self._meter, metric.name
         if metric.endpoint:  # two endpoints may have different metrics of one name
             meter = provider.get_meter(f"{SCOPE}.openmetrics.{metric.endpoint}", __version__)
@@ -274,7 +270,7 @@ class Instruments:
         instrument = make[metric.kind](name, [callback], unit=metric.unit, description=metric.help)
         if metric.endpoint:
             set_name(instrument, metric.name)
-        self._ready[key] = instrument  # not before it has its name
+        self._made[key] = instrument
 
     def _accepted_name(self, metric: Metric) -> str:
         """Return a name that the SDK accepts and that no other metric of the endpoint has."""

@@ -22,7 +22,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import Mistake, say
 from opentelemetry.instrumentation.hardware.cli.reporting import exit_status, find_target
 from opentelemetry.instrumentation.hardware.cli.signals import Signals
 from opentelemetry.instrumentation.hardware.cli.text import counted
-from opentelemetry.instrumentation.hardware.model import Attributes, Kind, Metric
+from opentelemetry.instrumentation.hardware.model import Kind
 from opentelemetry.instrumentation.hardware.pipeline import session as pipeline
 from opentelemetry.instrumentation.hardware.pipeline.collector import Reader
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -83,7 +83,6 @@ class _Agent:
             all_processes=True,
         )
         self._reader = Reader()
-        self._keeps: dict[Metric, Callable[[Attributes], bool] | None] = {}
         host = uuid.uuid5(uuid.NAMESPACE_DNS, f"sim-{spec.seed}.otel-hardware")
         self.name = f"sim-{spec.seed}"
         self._resource = Resource.create(
@@ -126,9 +125,7 @@ class _Agent:
         session, now = self._session, int(1e9 * self._clock.now)
         metrics = []
         for metric, points in session.collect(self._reader).values.items():
-            if metric not in self._keeps:
-                self._keeps[metric] = session.config.exported(metric)
-            keeps = self._keeps[metric]
+            keeps = session.config.exported(metric)
             rows = [
                 export.NumberDataPoint(attributes, self._start, now, value)
                 for value, attributes in points

@@ -39,10 +39,12 @@ class Config(Settings):
 
     invalid: ClassVar[frozenset[str]] = frozenset()  # no field; instances have their own
     _given: ClassVar[Mapping[str, str]] = {}
+    _filters: ClassVar[dict[tuple[str, ...], Callable[[Attributes], bool] | None]] = {}
 
     __hash__ = None  # type: ignore[assignment]  # lists are not hashable, and generating a hash costs import time
 
     def __init__(self, **values: Any) -> None:
+        object.__setattr__(self, "_filters", {})
         names = [row.name for row in fields(self)]
         for name in names:
             object.__setattr__(self, name, values.pop(name, None))
@@ -151,9 +153,11 @@ class Config(Settings):
 
     def exported(self, metric: Metric) -> Callable[[Attributes], bool] | None:
         """Return whether a series of a wanted metric is exported; None if all are."""
-        is_optional = metric.opt_in or metric.endpoint or metric not in CATALOG
-        preset = "all" if is_optional else self.preset or "standard"
-        return series_filter(metric, preset, self.include_metrics, self.exclude_metrics)
+        if metric.key not in self._filters:
+            is_optional = metric.opt_in or metric.endpoint or metric not in CATALOG
+            preset = "all" if is_optional else self.preset or "standard"
+            self._filters[metric.key] = series_filter(metric, preset, self.include_metrics, self.exclude_metrics)
+        return self._filters[metric.key]
 
     def selects(self, source: str) -> bool:
         """Whether ``SOURCES`` allows the source to be read."""
