@@ -161,9 +161,8 @@ def run(arguments: argparse.Namespace, config: Config, signals: Signals) -> int:
         Mistake: There is nothing to simulate, or no exporter for it.
     """
     config, specs = _specs(arguments, config)
-    exporters.set_defaults(os.environ, arguments.interval)
-    os.environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = "otel"  # the others describe the real host
     target = find_target(arguments)
+    os.environ["OTEL_EXPERIMENTAL_RESOURCE_DETECTORS"] = "otel"  # the others describe the real host
     exporter = _exporter()
     with listened([exporter], target.url, say) as (exports,):
         _export(specs, config, arguments, exporter, exports, signals)

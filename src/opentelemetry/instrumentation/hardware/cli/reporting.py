@@ -51,13 +51,14 @@ class Target(NamedTuple):
         return not self.text or (self.down is not None and self.is_default)
 
 
-def find_target(arguments: argparse.Namespace) -> Target:
-    """Return the destination of metrics. Problems with it are printed.
+def find_target(arguments: argparse.Namespace, service: str | None = exporters.SERVICE) -> Target:
+    """Return the destination of metrics, after :func:`.exporters.set_defaults`. Problems with it are printed.
 
     Raises:
         Mistake: Export is disabled, and there is neither a table nor a program with spans.
         MemoryError: A limit leaves too little memory; gRPC would abort this process.
     """
+    exporters.set_defaults(os.environ, arguments.interval, service)
     if (unread := drop_unread(os.environ)) is not None:
         say(str(unread))
     file = os.environ.get("OTEL_CONFIG_FILE")

@@ -100,7 +100,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_alone(arguments: argparse.Namespace, config: Config, signals: Signals) -> int:
-    exporters.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
     with reporting(arguments, config, os.getpid(), target) as (session, exports):
         if target.text:
@@ -129,9 +128,8 @@ def _run_attached(arguments: argparse.Namespace, config: Config, signals: Signal
             raise Mistake(f"process {process.pid} is instrumented and reports itself; {fix}")
         with suppress(OSError):
             environ = process.environ()
-    exporters.set_defaults(os.environ, arguments.interval, service=None)
-    reporter = Reporter(environ, pid=process.pid)
-    with reporting(arguments, config, process.pid, find_target(arguments), reporter) as (session, exports):
+    reporter, target = Reporter(environ, pid=process.pid), find_target(arguments, service=None)
+    with reporting(arguments, config, process.pid, target, reporter) as (session, exports):
         if not arguments.agent:
             _warn_if_process_is_missing(session)
         has_ended = False
@@ -170,7 +168,6 @@ def _report_program(
     reporter: Reporter,
 ) -> None:
     """Report a program until it has exited. It is reaped later, so that its last values can still be read."""
-    exporters.set_defaults(os.environ, arguments.interval)
     target = find_target(arguments)
     with reporting(arguments, config, child.pid, target, reporter) as (session, _):
         viewer = Viewer(session, child.pid) if arguments.console else None
