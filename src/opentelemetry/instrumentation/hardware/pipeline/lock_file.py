@@ -76,10 +76,6 @@ class LockFile:
     def unlock(self, byte: int) -> None:
         fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, byte)
 
-    def is_locked(self, byte: int) -> bool:
-        """Whether another process has locked a byte."""
-        return self.holder(byte) is not None
-
     def holder(self, byte: int) -> int | None:
         """Return the PID of another process that has locked a byte; 0 if it is unknown, None if there is none."""
         if not sys.platform.startswith("linux"):

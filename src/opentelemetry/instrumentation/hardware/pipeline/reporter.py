@@ -94,7 +94,7 @@ class Reporter:
     def _update(self, idle: bool) -> bool:
         try:
             file = self._current_file()
-            if idle and file.is_locked(self._byte + 1):
+            if idle and file.holder(self._byte + 1) is not None:
                 self.release()
                 return False
             if not self.holds and self._is_held_by_another_user(self._byte):
@@ -189,7 +189,7 @@ class Reporter:
             file = None
             try:
                 file = LockFile(folder, create, self._name)
-                file.is_locked(self._byte)  # some file systems have no locks
+                file.holder(self._byte)  # some file systems have no locks
                 return file
             except HostileError as error:
                 if not self._warned:

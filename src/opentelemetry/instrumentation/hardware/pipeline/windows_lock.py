@@ -54,10 +54,6 @@ class LockFile:
             self._locked.remove(byte)
             _kernel.UnlockFileEx(self._handle(), 0, 1, 0, _at(byte))
 
-    def is_locked(self, byte: int) -> bool:
-        """Whether another process has locked a byte."""
-        return self.holder(byte) is not None
-
     def holder(self, byte: int) -> int | None:
         """Return 0 if another process has locked a byte, because its PID is unknown; None if there is none."""
         if not self.lock(byte):
