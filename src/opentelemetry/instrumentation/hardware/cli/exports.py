@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.instrumentation.hardware.cli.failures import Failure, failure, of_http
+from opentelemetry.instrumentation.hardware.cli.messages import noted_logs
 from opentelemetry.instrumentation.hardware.cli.text import counted
 from opentelemetry.instrumentation.hardware.instruments import limit_messages
 from opentelemetry.instrumentation.hardware.sdk import endpoint_of, exporter_of, readers, session_of, wrap_stub
@@ -199,20 +200,12 @@ def listened(exporters: Sequence[MetricExporter], url: str, report: Callable[[st
         name = (url if "otlp" in type(exporter).__module__ else "") or endpoint_of(exporter) or type(exporter).__name__
         found.append(Exports(exporter, name, report))
 
-    class Log(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            for each in found:
-                each.log(record.getMessage())
+    def note(text: str) -> None:
+        for each in found:
+            each.log(text)
 
-    logger = logging.getLogger("opentelemetry.exporter")
-    handler, propagate = Log(logging.WARNING), logger.propagate
-    logger.addHandler(handler)
-    logger.propagate = False
-    try:
+    with noted_logs("opentelemetry.exporter", note):
         yield found
-    finally:
-        logger.removeHandler(handler)
-        logger.propagate = propagate
 
 
 def _count(data: MetricsData) -> int:

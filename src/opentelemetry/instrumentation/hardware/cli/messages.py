@@ -87,16 +87,23 @@ class Messages(logging.Handler):
 def collected_logs() -> Iterator[list[str]]:
     """Collect the warnings of OpenTelemetry and this package during the block, instead of printing them."""
     messages: list[str] = []
-
-    class Collector(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            messages.append(" ".join(record.getMessage().split()))
-
-    logger = logging.getLogger("opentelemetry")
-    handlers, propagate = logger.handlers[:], logger.propagate
-    logger.handlers[:], logger.propagate = [Collector(logging.WARNING)], False
-    try:
+    with noted_logs("opentelemetry", messages.append):
         yield messages
+
+
+@contextmanager
+def noted_logs(name: str, note: Callable[[str], None]) -> Iterator[None]:
+    """Pass the warnings of the loggers below a name to a function during the block, instead of printing them."""
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            note(" ".join(record.getMessage().split()))
+
+    logger = logging.getLogger(name)
+    handlers, propagate = logger.handlers[:], logger.propagate
+    logger.handlers[:], logger.propagate = [Handler(logging.WARNING)], False
+    try:
+        yield
     finally:
         logger.handlers[:], logger.propagate = handlers, propagate
 
