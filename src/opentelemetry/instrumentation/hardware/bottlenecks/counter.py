@@ -9,7 +9,7 @@ from typing import Any
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
-from opentelemetry.instrumentation.hardware.bottlenecks.signals import signals
+from opentelemetry.instrumentation.hardware.bottlenecks.signals import device_names, signals
 from opentelemetry.instrumentation.hardware.model import (
     Attributes,
     Counters,
@@ -56,12 +56,7 @@ class BottleneckTime:
                     read.setdefault(metric, []).extend(points)
             found = signals(lambda metric: read.get(metric, ()), rates(before, counters), is_limited)
             self._judge.observe(now, now - begin, found)
-            for points in read.values():
-                self._names |= {
-                    str(each[c.HW_ID]): str(each[c.HW_NAME])
-                    for _, each in points
-                    if c.HW_ID in each and c.HW_NAME in each
-                }
+            self._names |= device_names(read)
             verdicts = self._judge.verdicts()
             for device in found:
                 verdict, name = verdicts[device], self._names.get(device, device)

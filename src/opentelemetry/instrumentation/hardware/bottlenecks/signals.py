@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series
+from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Values
 
 Signals: TypeAlias = "dict[str, float]"
 
@@ -230,6 +230,16 @@ def _of_host(source: _Source) -> Iterator[tuple[str, float | None]]:
     yield "program", _share(used, cpus)
     if used is not None and host_busy and count:
         yield "program_share", used / (host_busy * count)
+
+
+def device_names(values: Values) -> dict[str, str]:
+    """Return the name of each device by its ``hw.id``."""
+    return {
+        str(each[c.HW_ID]): str(each[c.HW_NAME])
+        for points in values.values()
+        for _, each in points
+        if c.HW_ID in each and c.HW_NAME in each
+    }
 
 
 def _share(part: float | None, whole: float | None) -> float | None:

@@ -6,12 +6,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from opentelemetry.instrumentation.hardware.bottlenecks.signals import device_names
 from opentelemetry.instrumentation.hardware.catalog import (
     CATALOG,
     CONTAINER_PRESSURE_TIME,
     HW_GPU_THROTTLE_TIME,
     HW_ID,
-    HW_NAME,
     SYSTEM_PRESSURE_TIME,
 )
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Snapshot, rates
@@ -78,11 +78,9 @@ def _is_of_process(metric: Metric) -> bool:
 
 
 class Viewer:
-    """Collects the values of a session. Each collection covers the time since the one before.
+    """Collects the values of a started session. Each collection covers the time since the one before.
 
-    Args:
-        session: A started session. Other readers are not affected.
-        pid: The process that the session observes; None if it is this command.
+    Other readers are not affected. The PID is that of the observed process; None if it is this command.
 
     Attributes:
         first: The values at the beginning.
@@ -99,9 +97,8 @@ class Viewer:
     def collect(self, is_expected: bool = False) -> View:
         """Read the sources and return the values.
 
-        Args:
-            is_expected: The collection comes as long after the previous one as that one after the one before, so that
-                the session has read the sources just before. They are not read again.
+        A collection is expected if it comes as long after the previous one as that one after the one before. The
+        session has read the sources just before then, and they are not read again.
         """
         if is_expected:
             self._session.read_due(_NEXT)
@@ -125,7 +122,7 @@ class Viewer:
             {series: min(rate, 1.0) if series.metric in _SHARES else rate for series, rate in increases.items()},
             _missing(self._session),
             self._pid,
-            _names(snapshot),
+            device_names(snapshot.values),
             frozenset(name for runner in self._session.runners if runner.source for name in runner.source.used),
             tuple(name for name in absent if name not in (self._session.config.sources or ())),
         )
@@ -133,16 +130,6 @@ class Viewer:
     def keep_sampling(self) -> None:
         """Announce the next collection, so that the sources keep sampling until then."""
         self._session.note_collection(self._reader)
-
-
-def _names(snapshot: Snapshot) -> dict[str, str]:
-    """The name of each device by its ``hw.id``."""
-    return {
-        str(attributes[HW_ID]): str(attributes[HW_NAME])
-        for points in snapshot.values.values()
-        for _, attributes in points
-        if HW_ID in attributes and HW_NAME in attributes
-    }
 
 
 def _missing(session: Session) -> tuple[str, ...]:
