@@ -11,7 +11,6 @@ from opentelemetry.instrumentation.hardware.system import identity
 ID, OTHER = "3f" * 32, "a0" * 32
 UID = "0c2f7c3a-5a8f-4b6e-9d39-1c5a7d0e8f21"
 SLICE = UID.replace("-", "_")
-KUBELET = "/var/lib/kubelet/pods"
 
 
 def mount(root: str, point: str) -> str:

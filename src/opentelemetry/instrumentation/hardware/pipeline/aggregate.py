@@ -138,9 +138,7 @@ _NOTHING = Totals(float("-inf"), MappingProxyType({}))
 class Aggregator:
     """The readings of one read of a source. One thread adds them; any thread may use :attr:`published`.
 
-    Args:
-        counters: The counters to continue.
-        from_start: Count from the first reading instead of from the device's own start.
+    Counters continue those of the store, or count from the first reading instead of from the device's own start.
 
     Attributes:
         published: The newest reading; None before the first one and after :meth:`interrupt`.

@@ -15,12 +15,8 @@ class RunningClock:
     So a reading does not expire while no thread can replace it, and a driver does not count as hung while its thread is
     stopped. The process was stopped if a thread should have woken, and nothing has called the clock since.
 
-    It takes no lock: two threads that notice a stop at the same time store the same state.
-
-    Args:
-        first_wake: Returns when the first of the sleeping threads wakes, in seconds of this clock; infinity if none
-            does.
-        clock: Monotonic seconds.
+    It takes no lock: two threads that notice a stop at the same time store the same state. ``first_wake`` returns when
+    the first of the sleeping threads wakes, in seconds of this clock; infinity if none does.
     """
 
     def __init__(self, first_wake: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:

@@ -52,14 +52,7 @@ class Pace:
     """When the readings of one source are due.
 
     A reading is due when its interval has passed, just before a collection, or when spans need it. If no reader
-    collects, or if only spans need readings, the interval is longer.
-
-    Args:
-        new_values: Returns what keeps the values of a reading.
-        schedule: When collections are expected.
-        clock: Monotonic seconds.
-        demand: When spans need readings; None if they need none of this source.
-        only_spans: Whether nothing else needs readings.
+    collects, or if only spans need readings, the interval is longer. Without a demand, spans need none of this source.
 
     Attributes:
         parts: The readings.

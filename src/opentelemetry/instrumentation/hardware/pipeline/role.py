@@ -27,13 +27,8 @@ class Role:
     """Gets, keeps or releases the lock of the job, in a thread of its own, because its file system may hang.
 
     There are several attempts between two collections, so that the next collection after the end of the reporter is
-    complete. A stopped reporter (SIGSTOP) keeps the lock; the host is not reported until it continues.
-
-    Args:
-        reporter: The lock.
-        schedule: When collections are expected.
-        change: Called with whether this process reports the host.
-        clock: Monotonic seconds.
+    complete. A stopped reporter (SIGSTOP) keeps the lock; the host is not reported until it continues. ``change`` is
+    called with whether this process reports the host.
 
     Attributes:
         has_reader: Whether a reader may collect from this process.

@@ -31,13 +31,9 @@ Task: TypeAlias = "SourceRunner | Role"  # what a thread does from time to time
 
 
 class ReaderThread:
-    """A thread that reads sources.
+    """A thread that reads sources. Those that are absent from this machine are dropped after their first reading.
 
-    Args:
-        name: The name of the thread.
-        runners: Its sources. Those that are absent from this machine are dropped after their first reading.
-        after_reading: Called by the thread after each round of readings.
-        clock: Monotonic seconds.
+    ``after_reading`` is called by the thread after each round of readings.
 
     Attributes:
         wakes_at: When it wakes; infinity while it does not sleep.

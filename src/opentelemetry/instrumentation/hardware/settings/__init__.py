@@ -169,12 +169,9 @@ class Config(Settings):
 
 
 def unmatched(patterns: Sequence[str], endpoints: object) -> list[str]:
-    """Return the patterns that cannot match any metric.
+    """Return the names and patterns that cannot match any metric.
 
-    Args:
-        patterns: Metric names or patterns.
-        endpoints: The endpoints to scrape. Their metrics, and those of third-party sources, are not known in advance:
-            if there are any, every pattern may match.
+    The metrics of endpoints and of third-party sources are not known in advance: if there are any, every one may match.
     """
     found = [pattern for pattern in patterns if not any(patterns_of(row, [pattern]) for row in CATALOG)]
     if not found or endpoints:

@@ -70,13 +70,7 @@ class Parser:
 
 
 def setting(parser: Parser, default: str, help: str) -> Any:  # noqa: A002
-    """Return a setting, which becomes a field of ``Config``.
-
-    Args:
-        parser: Parses the value.
-        default: The default, as the documentation shows it.
-        help: The text for ``--help`` and the documentation.
-    """
+    """Return a setting, which becomes a field of ``Config``. Default and text are those of the documentation."""
     return field(default=None, metadata={"read": parser, "form": parser.form, "default": default, "help": help})
 
 

@@ -47,13 +47,8 @@ def printable(text: str) -> str:
 def did_you_mean(word: str, known: Iterable[str], otherwise: str, before: str = "") -> str:
     """Return a question about a misspelt word; another text if no known one is similar.
 
-    A word that continues a known one, as ``SPANS_ENABLED`` does, means that one, not ``SPANS_SHARES``.
-
-    Args:
-        word: The word.
-        known: Those that it may mean.
-        otherwise: The other text.
-        before: What precedes the words for the user, such as the prefix of variables.
+    A word that continues a known one, as ``SPANS_ENABLED`` does, means that one, not ``SPANS_SHARES``. What precedes
+    the words for the user, such as the prefix of variables, is ``before``.
     """
     from difflib import get_close_matches  # rarely needed, and its import takes a millisecond
 
