@@ -68,11 +68,7 @@ class Instruments:
 
     The first callback of a collection computes the values of all metrics; each callback returns those of its metric.
     A callback that is called a second time begins the next collection. The SDK runs the collections of a provider one
-    after the other, so this takes no lock.
-
-    Args:
-        provider: The provider.
-        gone: Called when the provider is gone, if this is still there.
+    after the other, so this takes no lock. ``gone`` is called when the provider is gone, if this is still there.
 
     Attributes:
         counters: The counters that were exported to this provider.

@@ -35,13 +35,8 @@ class Exports:
     """Counts the exports of one exporter, and prints a sentence for each new cause of a failure.
 
     The results of OTLP exporters are seen where they send, which has the reasons and partial success; the SDK passes
-    on neither. Its own messages, which are repeated at each export, are not printed.
-
-    Args:
-        exporter: An exporter. Its methods are replaced.
-        name: The destination, for messages.
-        report: Prints a sentence.
-        clock: Returns monotonic seconds.
+    on neither. Its own messages, which are repeated at each export, are not printed. Methods of the exporter are
+    replaced. The name is the destination, for messages; ``report`` prints a sentence.
 
     Attributes:
         arrived: The number of exports that were accepted, at least in part.

@@ -34,16 +34,10 @@ _SOON = 0.5  # seconds after which the first values are shown
 
 
 class Shell(App[None]):
-    """The live view, which reads and shows.
+    """The live view, which reads a feed and shows it, until a key, a signal or the end of the duration.
 
-    Args:
-        feed: What it shows.
-        interval: Seconds between two readings; None for readings on request, for tests.
-        note: Returns the state of the export, for the first line.
-        signals: Signals that end it.
-        duration: Seconds after which it ends; None if only a key or a signal ends it.
-        messages: Where standard error goes. The newest line is shown for a while.
-        theme: A key of :data:`.themes.THEMES`.
+    Without an interval, in seconds, it reads on request, for tests. The note is the state of the export, for the first
+    line. Standard error goes to ``messages``, and its newest line is shown for a while.
     """
 
     ENABLE_COMMAND_PALETTE = False
