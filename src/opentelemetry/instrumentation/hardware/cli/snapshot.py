@@ -199,7 +199,7 @@ def as_json(view: View) -> str:
         for metric, points in view.rows()
         for value, attributes in points
     ]
-    problems = [each._asdict() for each in view.snapshot.problems]
+    problems = [{"source": each.source, "reason": each.reason, "fix": each.fix} for each in view.snapshot.problems]
     return json.dumps(
         {
             "time": timestamp(view.time),
