@@ -174,7 +174,7 @@ def test_prometheus_sees_the_first_event_of_a_number(tmp_path: Path) -> None:
     need(lambda: program("prometheus"))
     (expression,) = re.findall(r"`(increase\(.+\) > 0)`", (ROOT / "docs" / "events.md").read_text())
     with Collector(tmp_path) as collector, Prometheus(tmp_path, {"gpu": collector.prometheus.split("/")[2]}) as server:
-        command = "otel-hardware run --sources nvidia --simulate 1xH100:xid --simulate-speed 2 --interval 5"
+        command = "otel-hardware run --sources nvidia --simulate 1xH100:xid --interval 5"
         with started(command.split(), {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.grpc}):
             found = wait(lambda: server.query(expression), PATIENCE, "an increase")
     assert [labels["hw_gpu_xid"] for labels, _ in found] == ["31"]
