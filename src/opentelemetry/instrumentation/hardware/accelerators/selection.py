@@ -115,7 +115,7 @@ def select_by_name(words: Sequence[str], devices: Sequence[Device]) -> Selection
 def select_by_variable(
     name: str, environ: Mapping[str, str], devices: Sequence[Device], *, prefix: str = ""
 ) -> Selection:
-    """Select the devices whose names, without a prefix, a variable lists; all devices if it is empty."""
+    """Select the devices that a variable names without their prefix; all devices if it is empty or not set."""
     words = [f"{prefix}{word.strip()}" for word in environ.get(name, "").split(",") if word.strip()]
     chosen = select_by_name(words, devices) if words else Selection(all_ids(devices))
     return chosen._replace(unmatched=tuple(word.removeprefix(prefix) for word in chosen.unmatched))

@@ -91,7 +91,7 @@ def show(
     """Show a started session in the terminal until a key, a signal or the end of the duration.
 
     Without Textual or UTF-8, a table is redrawn instead, below what to do about it. Without a terminal, tables are
-    printed one after the other. The note is the state of the export, for the first line; it is asked for after each
+    printed one after the other. The note is the state of the export, for the first line; it is called after each
     reading. The theme is ``dark``, ``light``, or ``auto`` for the one that suits the terminal.
     """
     spec = session.config.simulate
