@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property, partial, wraps
 from typing import Any, TypeAlias
 
@@ -26,7 +26,6 @@ from opentelemetry.instrumentation.hardware.catalog import (
 from opentelemetry.instrumentation.hardware.model import Kind, Metric
 from opentelemetry.instrumentation.hardware.pipeline.collector import Readers
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
-from opentelemetry.instrumentation.hardware.pipeline.message_limit import MessageLimit
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.sdk import (
     abandon_connections,
@@ -290,8 +289,20 @@ def limit_messages(provider: MeterProvider, most: int) -> None:
         thread = thread_of(reader)
         if thread is None:
             continue
-        limit = MessageLimit(thread, most)
+        limit = partial(_is_logged, thread, iter(range(most)))
         classes = [*type(reader).__mro__, *type(exporter_of(reader)).__mro__]
         for name in {each.__module__ for each in classes}:  # their loggers have these names
             if name in logging.root.manager.loggerDict:
                 logging.getLogger(name).addFilter(limit)
+
+
+def _is_logged(thread: threading.Thread, left: Iterator[int], record: logging.LogRecord) -> bool:
+    """Whether a record is logged: of the warnings and errors of a thread, as many as are left, each as one line."""
+    if record.levelno < logging.WARNING or threading.current_thread() is not thread:
+        return True
+    if next(left, None) is None:
+        return False
+    if record.exc_info:  # the HTTP exporter of SDK 1.39 raises errors of connections
+        record.msg, record.args = " ".join(f"{record.getMessage()}: {record.exc_info[1]}".split()), ()
+        record.exc_info = None
+    return True
