@@ -35,7 +35,7 @@ from opentelemetry.instrumentation.hardware.accelerators.fdinfo import MEMORY, U
 from opentelemetry.instrumentation.hardware.accelerators.sleep import RuntimePower
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, http, rpc
 from opentelemetry.instrumentation.hardware.drivers.child import Output
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import INTERNAL
+from opentelemetry.instrumentation.hardware.drivers.rpc import INTERNAL
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Point, Rate, Unavailable
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config

@@ -21,12 +21,19 @@ from typing import Any, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.child import Child, last_line
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 T = TypeVar("T")
+
+# The status of a call.
+INVALID_ARGUMENT: Final = 3
+DEADLINE_EXCEEDED: Final = 4
+NOT_FOUND: Final = 5
+UNIMPLEMENTED: Final = 12
+INTERNAL: Final = 13
+UNAVAILABLE: Final = 14
 
 MAX_MESSAGE: Final = 1 << 20  # maximum size of an answer in bytes
 

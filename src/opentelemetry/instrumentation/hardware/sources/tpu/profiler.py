@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.drivers import DriverError
-from opentelemetry.instrumentation.hardware.drivers.rpc_status import UNAVAILABLE
+from opentelemetry.instrumentation.hardware.drivers.rpc import UNAVAILABLE
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 # Minimum seconds between two calls. For each call, the host of the TPU profiles its cores.

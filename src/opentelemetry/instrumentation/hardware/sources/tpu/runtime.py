@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc_status
+from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
@@ -19,7 +19,7 @@ from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 # The statuses for a metric that a runtime does not have.
-_NOT_SUPPORTED: Final = (rpc_status.INVALID_ARGUMENT, rpc_status.NOT_FOUND, rpc_status.UNIMPLEMENTED)
+_NOT_SUPPORTED: Final = (rpc.INVALID_ARGUMENT, rpc.NOT_FOUND, rpc.UNIMPLEMENTED)
 
 _MOST_READINGS: Final = 31  # maximum number of readings for which a failing call is not repeated
 
@@ -70,7 +70,7 @@ class Runtime:
                 answers[server.address] = self._samples(server, names)
                 server.refused = ""
             except DriverError as error:
-                if error.code != rpc_status.UNAVAILABLE:
+                if error.code != rpc.UNAVAILABLE:
                     server.failures.setdefault(names, Backoff(1, _MOST_READINGS)).fail(server.readings, error.text)
                     continue
                 server.refused = error.text
