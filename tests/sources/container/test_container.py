@@ -359,6 +359,16 @@ def test_group_below_a_root_outside_of_the_namespace_is_found() -> None:
         assert value(all_of(container), c.CONTAINER_CPU_TIME) == 3.0
 
 
+def test_group_with_a_backslash_in_its_name_is_found_where_only_it_is_mounted() -> None:
+    """As systemd escapes "-" in the name of a unit; mountinfo escapes its backslash."""
+    group = "/machine.slice/machine-lxc\\x2dweb.scope"
+    own = ("0:26", group.replace("\\", "\\134"), TOP, "cgroup2", "cgroup2")
+    files = {"/.dockerenv": "", "/proc/{pid}/cgroup": f"0::{group}\n", "/proc/{pid}/mountinfo": mountinfo(own)}
+    files[TOP + "/cpu.stat"] = "usage_usec 2000000\n"
+    with opened("container", Fabricated(Tree(files))) as container:
+        assert value(all_of(container), c.CONTAINER_CPU_TIME) == 2.0
+
+
 def test_task_of_fargate_is_a_container() -> None:
     group = "/ecs/0a1b2c3d4e5f60718293a4b5c6d7e8f9/0a1b2c3d4e5f60718293a4b5c6d7e8f9-1234567890"
     lines = [f"9:memory:{group}", f"5:cpu,cpuacct:{group}", ""]

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, read_or_empty
 from opentelemetry.instrumentation.hardware.system.machine import CgroupUsage
+from opentelemetry.instrumentation.hardware.system.mounts import entries
 from opentelemetry.instrumentation.hardware.system.procfs import pressure
 
 # Version 1 reports a missing memory limit as the largest multiple of the page size that fits in int64.
@@ -130,7 +131,7 @@ class Cgroup:
         self._membership = membership
         text = membership.decode(errors="surrogateescape")
         paths = _paths(text)
-        mounts = _mounts(mountinfo.decode(errors="surrogateescape"))
+        mounts = _mounts(mountinfo)
         hierarchies = [_hierarchy(controller, paths, mounts) for controller in ("cpu", "cpuacct", "memory")]
         if any(len(each.folders) > 1 or (each.version == 1 and not each.folders) for each in hierarchies):
             # Version 1 has a group for each controller. If the process is in the root group of some controllers only,
@@ -258,20 +259,14 @@ def _paths(text: str) -> dict[str, str]:
     return paths
 
 
-def _mounts(text: str) -> dict[str, list[tuple[str, str]]]:
+def _mounts(mountinfo: bytes) -> dict[str, list[tuple[str, str]]]:
     """Roots and mount points of each hierarchy by controller of version 1, and under "" for version 2."""
-    mounts: dict[str, list[tuple[str, str]]] = {}
-    for line in text.split("\n")[:-1]:
-        before, _, after = line.partition(" - ")
-        fields, kind = before.split(), after.split()
-        if len(fields) < 5 or not kind:
-            continue
-        if kind[0] == "cgroup2":
-            mounts.setdefault("", []).append((fields[3], fields[4]))
-        elif kind[0] == "cgroup" and len(kind) > 2:
-            for option in kind[2].split(","):
-                mounts.setdefault(option, []).append((fields[3], fields[4]))
-    return mounts
+    found: dict[str, list[tuple[str, str]]] = {}
+    for entry in entries(mountinfo):
+        controllers = {"cgroup": entry.options.split(","), "cgroup2": [""]}.get(entry.mount.type, ())
+        for controller in controllers:
+            found.setdefault(controller, []).append((entry.root, entry.mount.path))
+    return found
 
 
 def _folders(path: str, root: str, point: str) -> list[str]:

@@ -79,11 +79,13 @@ def containing(mounts: Iterable[Mount], path: str) -> Mount:
 
 
 def entries(mountinfo: bytes) -> Iterator[_Entry]:
+    """Yield the mounts, hidden ones included. Lines in another format are left out."""
     for line in mountinfo.decode(errors="surrogateescape").split("\n")[:-1]:
         before, _, after = line.partition(" - ")
         fields, kind = before.split(" "), after.split(" ")  # other whitespace is a part of names
-        mount = Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
-        yield _Entry(fields[0], fields[1], fields[2], _unescape(fields[3]), mount, kind[-1])
+        if len(fields) > 4 and len(kind) > 2:
+            mount = Mount(_unescape(fields[4]), _unescape(kind[1]), kind[0])
+            yield _Entry(fields[0], fields[1], fields[2], _unescape(fields[3]), mount, kind[2])
 
 
 def _visible(entries: list[_Entry]) -> Iterator[_Entry]:
