@@ -49,11 +49,11 @@ class Drivers:
         Raises:
             Unavailable: The system is not Linux.
         """
-        return Files()
+        return self._opened("files", Files)
 
     def python_module(self, name: str) -> PythonModule:
         """Return a Python module, which is imported at its first call."""
-        return PythonModule(name)
+        return self._opened(name, lambda: PythonModule(name))
 
     def machine(self, walk: SharedWalk | None = None) -> Machine:
         """Return the local machine: read from the kernel's files on Linux, through psutil elsewhere.
@@ -76,7 +76,7 @@ class Drivers:
             Unavailable: The tool is not installed.
         """
         if tool not in self._commands:
-            self._commands[tool] = Command(tool)
+            self._commands[tool] = self._opened(tool.name, lambda: Command(tool))
         return self._commands[tool]
 
     def stream(self, tool: Tool) -> StreamingCommand:
@@ -86,7 +86,7 @@ class Drivers:
             Unavailable: The tool is not installed.
         """
         if tool not in self._streams:
-            self._streams[tool] = StreamingCommand(tool)
+            self._streams[tool] = self._opened(tool.name, lambda: StreamingCommand(tool))
         return self._streams[tool]
 
     def custom(self, name: str, make: Callable[[], T]) -> T:
@@ -94,10 +94,15 @@ class Drivers:
 
         A ``close`` method may only release descriptors, because it is called in forked children as well.
         """
-        driver = make()
+        driver = self._opened(name, make)
         if hasattr(driver, "close"):
             self._custom[name] = driver.close
         return driver
+
+    def _opened(self, name: str, make: Callable[[], T]) -> T:
+        """Return a driver. A replay returns another one, with recorded answers."""
+        del name
+        return make()
 
     def close(self) -> None:
         """Release all descriptors and end the streaming tools."""

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 from errno import ENOENT
+from functools import partial
 from typing import Any, TextIO, cast
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers, T
@@ -103,6 +104,8 @@ class Record(Drivers):
 
     def call(self, driver: str, method: str, arguments: tuple[object, ...], function: Callable[..., Any]) -> Any:
         """Make a call, write its answer or error, and return or raise it."""
+        if method in _UNRECORDED:
+            return function(*arguments)
         key = _key(driver, method, arguments, self._pid)
         if key not in self._tick:
             answer, error = None, None
@@ -120,12 +123,13 @@ class Record(Drivers):
             raise error
         return answer
 
-    def _recorded(self, name: str, open_driver: Callable[[], object]) -> _RecordedDriver:
+    def _recorded(self, name: str, open_driver: Callable[[], object]) -> _Driver:
         try:
-            return _RecordedDriver(self, name, open_driver())
+            driver = open_driver()
         except Unavailable:
             self.call(name, "", (), open_driver)
             raise
+        return _Driver(lambda method, arguments: self.call(name, method, arguments, getattr(driver, method)))
 
     def _write_line(self, content: object) -> None:
         self._output.write(json.dumps(self._masked(content)) + "\n")
@@ -138,19 +142,6 @@ class Record(Drivers):
         if isinstance(content, dict):
             return {self._mask(name): self._masked(each) for name, each in content.items()}
         return content
-
-
-class _RecordedDriver:
-    def __init__(self, record: Record, name: str, driver: object) -> None:
-        self._record = record
-        self._name = name
-        self._driver = driver
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        function: Callable[..., Any] = getattr(self._driver, method)
-        if method in _UNRECORDED:
-            return function
-        return lambda *arguments: self._record.call(self._name, method, arguments, function)
 
 
 class Replay(Drivers):
@@ -204,32 +195,16 @@ class Replay(Drivers):
         self._current += 1
         return True
 
-    def files(self) -> Files:
-        return cast(Files, self._replayed(_FILES))
-
-    def python_module(self, name: str) -> PythonModule:
-        return cast(PythonModule, self._replayed(name))
-
-    def command(self, tool: Tool) -> Command:
-        return cast(Command, self._replayed(tool.name))
-
-    def stream(self, tool: Tool) -> StreamingCommand:
-        return cast(StreamingCommand, self._replayed(tool.name))
-
-    def custom(self, name: str, make: Callable[[], T]) -> T:
-        return cast(T, self._replayed(name))
-
-    def close(self) -> None:
-        """Do nothing: no driver is open."""
-
     def answer(self, driver: str, method: str, arguments: tuple[object, ...]) -> Any:
-        """Return the recorded answer to a call.
+        """Return the recorded answer to a call; None of a method that is not recorded.
 
         Raises:
             FileNotFoundError: The capture has no answer to this call of the files.
             Unavailable: The capture has no answer to this call of another driver.
             Exception: The recorded error.
         """
+        if method in _UNRECORDED:
+            return None
         key = _key(driver, method, arguments, self._pid)
         for answers in reversed(self._answers[: self._current + 1]):
             if key in answers:
@@ -242,24 +217,24 @@ class Replay(Drivers):
             raise FileNotFoundError(ENOENT, f"the capture has no answer to {call}")
         raise Unavailable(f"the capture has no answer to {call}", "record the capture again")
 
-    def _replayed(self, name: str) -> Any:
+    def _opened(self, name: str, make: Callable[[], T]) -> T:
         """Return a replayed driver, or raise why there was none when the capture was recorded."""
+        del make
         for answers in self._answers:
             error = decode_error(answers.get(_key(name, "", (), self._pid)))
             if error is not None:
                 raise error
-        return _ReplayedDriver(self, name)
+        return cast(T, _Driver(partial(self.answer, name)))
 
 
-class _ReplayedDriver:
-    def __init__(self, replay: Replay, name: str) -> None:
-        self._replay = replay
-        self._name = name
+class _Driver:
+    """Hands its calls on, with the name of the method and the arguments."""
+
+    def __init__(self, call: Callable[[str, tuple[object, ...]], Any]) -> None:
+        self._call = call
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        if method in _UNRECORDED:
-            return lambda *arguments: None
-        return lambda *arguments: self._replay.answer(self._name, method, arguments)
+        return lambda *arguments: self._call(method, arguments)
 
 
 def _key(driver: str, method: str, arguments: Iterable[object], pid: int) -> str:
