@@ -214,7 +214,7 @@ def test_every_metric_is_well_formed(rule: str) -> None:
     assert [row.name for row in CATALOG if not RULES[rule](row)] == []
 
 
-GOOD = Metric("acme.power", Kind.GAUGE, "W", "Power of the widgets.", source="the tests")
+GOOD = Metric(Kind.GAUGE, "acme.power", "W", (), "Power of the widgets.", source="the tests")
 BAD: dict[str, dict[str, Any]] = {
     "name is dotted lower case": {"name": "acme"},
     "name is at most 255 long": {"name": "acme." + 251 * "x"},

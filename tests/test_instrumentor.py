@@ -506,7 +506,7 @@ class Vendor(Source):
     name = "vendor"
 
     def open(self) -> None:
-        self.row = Metric("vendor.cards", Kind.UPDOWN, "{card}", "Cards.")
+        self.row = Metric(Kind.UPDOWN, "vendor.cards", "{card}", (), "Cards.")
 
     def read(self) -> Iterator[Point]:
         yield self.row(4)
@@ -518,7 +518,7 @@ class Turning(Vendor):
     parts_: ClassVar[Iterator[str]] = cycle("aba")
 
     def open(self) -> None:
-        self.row = Metric("vendor.turns", Kind.COUNTER, "{turn}", "Turns.", ("part",))
+        self.row = Metric(Kind.COUNTER, "vendor.turns", "{turn}", ("part",), "Turns.")
         self.part, self.turns = next(self.parts_), 0
 
     def read(self) -> Iterator[Point]:
@@ -546,11 +546,11 @@ class Learning(Vendor):
     """A source with one more metric at each reading; the SDK refuses the unit of the first, which is scraped."""
 
     def open(self) -> None:
-        self.rows_ = [Metric("vendor:heat", Kind.UPDOWN, "°C", "Heat.", endpoint="page")]
+        self.rows_ = [Metric(Kind.UPDOWN, "vendor:heat", "°C", (), "Heat.", endpoint="page")]
 
     def read(self) -> Iterator[Point]:
         yield from [row(4) for row in self.rows_]
-        self.rows_.append(Metric(f"vendor.cards.{len(self.rows_)}", Kind.UPDOWN, "{card}", "Cards."))
+        self.rows_.append(Metric(Kind.UPDOWN, f"vendor.cards.{len(self.rows_)}", "{card}", (), "Cards."))
 
 
 def test_later_metrics_get_instruments_and_refused_metric_is_logged_once(

@@ -129,7 +129,7 @@ def test_failed_collection_is_empty_and_logged_once(program: Program, caplog: py
 
 def test_recreated_scraped_metric_has_the_same_instrument(program: Program) -> None:
     for value in (1, 2):
-        metric = Metric("job:Rate", Kind.GAUGE, "1", "Scraped.", endpoint="page")
+        metric = Metric(Kind.GAUGE, "job:Rate", "1", (), "Scraped.", endpoint="page")
         program.stage.player.read = lambda now, metric=metric, value=value: [metric(value)]  # type: ignore[misc]
         program.stage.runner.close()
         program.stage.run(5.0 * value)

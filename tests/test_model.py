@@ -16,8 +16,8 @@ from opentelemetry.instrumentation.hardware.model import (
     Unavailable,
 )
 
-ROW = Metric("acme.power", Kind.GAUGE, "W", "Power.", ("part", "side"))
-OTHER = Metric("acme.power", Kind.GAUGE, "W", "Power.", ("part", "side"))
+ROW = Metric(Kind.GAUGE, "acme.power", "W", ("part", "side"), "Power.")
+OTHER = Metric(Kind.GAUGE, "acme.power", "W", ("part", "side"), "Power.")
 
 
 def test_calling_metric_makes_point() -> None:
@@ -32,7 +32,7 @@ def test_unknown_attribute_raises_value_error(make: object) -> None:
     with pytest.raises(ValueError, match=r"acme\.power has no attribute 'prt'; it has part, side"):
         make({"part": "left", "prt": "x"})  # type: ignore[operator]
     with pytest.raises(ValueError, match="it has none"):
-        Metric("acme.bare", Kind.GAUGE, "1", "Bare.")(1, {"part": "left"})
+        Metric(Kind.GAUGE, "acme.bare", "1", (), "Bare.")(1, {"part": "left"})
 
 
 def test_series_equality_and_hash() -> None:

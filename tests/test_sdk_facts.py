@@ -513,7 +513,7 @@ def test_instrument_names_are_lowercased_or_refused(
         made = bench.meter.create_observable_gauge(row.name, [gauge(1)], unit=row.unit)
         assert (made.name, row.name) == (row.name, row.name.lower())  # type: ignore[attr-defined]
 
-    refused, taken = (Metric(name, Kind.GAUGE, "W", "Power of a pump.") for name in ("pump:power", "pump.power"))
+    refused, taken = (Metric(Kind.GAUGE, name, "W", (), "Power of a pump.") for name in ("pump:power", "pump.power"))
     instrument(source("pump", [(refused, 1.0, NONE), (taken, 2.0, NONE)]))
     for _ in range(3):
         assert [point.value for point in bench.ours() if point.name.startswith("pump")] == [2.0]

@@ -229,7 +229,7 @@ def test_only_the_invalid_words_of_a_list_are_dropped(
     assert any(form in warning for form in accepted), "the accepted form is missing"
 
 
-SCRAPED = Metric("vllm:num_requests_Running", Kind.GAUGE, "1", "Requests.", standard=False, endpoint="vllm")
+SCRAPED = Metric(Kind.GAUGE, "vllm:num_requests_Running", "1", (), "Requests.", standard=False, endpoint="vllm")
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_absent_source_is_no_problem() -> None:
 
 
 def test_metric_outside_catalog_is_collected() -> None:
-    row = Metric("acme.widgets", Kind.UPDOWN, "{widget}", "Widgets.")
+    row = Metric(Kind.UPDOWN, "acme.widgets", "{widget}", (), "Widgets.")
     stage = Stage()
     stage.player.read = lambda now: [row(3)]
     stage.run(1.0)

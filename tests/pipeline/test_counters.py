@@ -97,7 +97,7 @@ def test_thread_of_an_earlier_session_does_not_change_the_counter() -> None:
 
 def test_metric_that_is_made_anew_has_the_same_counter() -> None:
     store = CounterStore()
-    metrics = [Metric("acme.turns", Kind.COUNTER, "{turn}", "Turns.", endpoint="page") for _ in range(2)]
+    metrics = [Metric(Kind.COUNTER, "acme.turns", "{turn}", (), "Turns.", endpoint="page") for _ in range(2)]
     store.resume(Series(metrics[0])).set(100)
     assert store.resume(Series(metrics[1])).total == 100
 

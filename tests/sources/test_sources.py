@@ -78,7 +78,7 @@ WIDGETS = """
 from opentelemetry.instrumentation.hardware.model import Kind, Metric, Scope
 from opentelemetry.instrumentation.hardware.sources import Source
 
-ROW = Metric("acme.widgets", Kind.UPDOWN, "{widget}", "Widgets.", standard=False)
+ROW = Metric(Kind.UPDOWN, "acme.widgets", "{widget}", (), "Widgets.", standard=False)
 
 
 class Widgets(Source):

@@ -21,13 +21,13 @@ from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread,
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Reading, Source, SourceContext
 
-POWER = Metric("test.power", Kind.GAUGE, "W", "Power.", ("part",), Window.MEAN)
-POWER_PEAK = Metric("test.power.peak", Kind.GAUGE, "W", "Highest power.", ("part",), Window.PEAK)
-ENERGY = Metric("test.energy", Kind.COUNTER, "J", "Energy.", ("part",))
-DIPPING = Metric("test.idle", Kind.COUNTER, "s", "Idle time.", ("part",), dips=True)
-LEVEL = Metric("test.level", Kind.UPDOWN, "1", "Level.", ("part",))
-BUSY = Metric("test.busy", Kind.GAUGE, "1", "Share of time.", ("part",), Window.RATIO)
-USERS = Metric("test.users", Kind.UPDOWN, "1", "Something expensive.", ("part",))
+POWER = Metric(Kind.GAUGE, "test.power", "W", ("part",), "Power.", Window.MEAN)
+POWER_PEAK = Metric(Kind.GAUGE, "test.power.peak", "W", ("part",), "Highest power.", Window.PEAK)
+ENERGY = Metric(Kind.COUNTER, "test.energy", "J", ("part",), "Energy.")
+DIPPING = Metric(Kind.COUNTER, "test.idle", "s", ("part",), "Idle time.", dips=True)
+LEVEL = Metric(Kind.UPDOWN, "test.level", "1", ("part",), "Level.")
+BUSY = Metric(Kind.GAUGE, "test.busy", "1", ("part",), "Share of time.", Window.RATIO)
+USERS = Metric(Kind.UPDOWN, "test.users", "1", ("part",), "Something expensive.")
 
 # For property tests: a slow machine is not a failure.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

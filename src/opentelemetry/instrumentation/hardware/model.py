@@ -73,12 +73,12 @@ class Metric:
     """One row of the catalog.
 
     Attributes:
-        name: Its name, spelled nowhere else.
         kind: The instrument.
+        name: Its name, spelled nowhere else.
         unit: UCUM. A gauge in "1" is a ratio, in 0..1: Prometheus appends ``_ratio`` to its name. Other gauges without
             a unit have an annotation such as "{state}".
-        help: One sentence for people who see the metric in a backend.
         attributes: The attribute keys that its points may carry.
+        help: One sentence for people who see the metric in a backend.
         window: How the readings of a window become one value.
         scope: Who reports it.
         opt_in: "" for a metric that is reported by default; otherwise the word in ``DETAIL`` that turns it on, or
@@ -94,11 +94,11 @@ class Metric:
         key: Equal for metrics with the same instrument. A source that is opened again may create its metrics again.
     """
 
-    name: str
     kind: Kind
+    name: str
     unit: str
+    attributes: tuple[str, ...]
     help: str
-    attributes: tuple[str, ...] = ()
     window: Window = Window.LAST
     scope: Scope = Scope.HOST
     opt_in: str = ""

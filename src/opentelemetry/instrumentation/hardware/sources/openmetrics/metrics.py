@@ -58,4 +58,4 @@ def scraped_metric(endpoint: str, sample: Sample) -> Metric:
     if not re.fullmatch(r"[!-~]{0,63}", unit):
         unit = ""
     kind, help_ = _KINDS.get(sample.type, Kind.GAUGE), sample.help[:_MAX_HELP]
-    return Metric(sample.name, kind, unit, help_, source=sample.type, standard=False, endpoint=endpoint)
+    return Metric(kind, sample.name, unit, (), help_, source=sample.type, standard=False, endpoint=endpoint)
