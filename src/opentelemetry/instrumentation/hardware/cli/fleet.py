@@ -44,16 +44,6 @@ _RETRY: Final = 1.0  # seconds between two attempts to export while nothing has 
 _BEHIND: Final = 3  # intervals of export by which the clock may lag behind before a warning
 
 
-class _Clock:
-    """The time of all hosts, in seconds since the epoch."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
 class _Agent:
     """The agent of a simulated host.
 
@@ -61,7 +51,9 @@ class _Agent:
     hosts. The interval is the seconds between two exports.
     """
 
-    def __init__(self, spec: Spec, place: tuple[int, int], config: Config, clock: _Clock, interval: float) -> None:
+    def __init__(
+        self, spec: Spec, place: tuple[int, int], config: Config, clock: Callable[[], float], interval: float
+    ) -> None:
         from opentelemetry.sdk.resources import Resource
 
         from opentelemetry.instrumentation.hardware.drivers.simulated import PROGRAM, SimulatedDrivers, SimulatedServer
@@ -69,8 +61,8 @@ class _Agent:
         self._clock = clock
         self._interval = interval
         rank, size = place
-        self._next_export = clock.now + interval * (1.0 + rank / size)
-        self._start = int(1e9 * clock.now)
+        self._next_export = clock() + interval * (1.0 + rank / size)
+        self._start = int(1e9 * clock())
         machine = Machine(spec, clock, config.simulate_speed or 1.0)
         job = spec.seed - rank + 1
         server = SimulatedServer(spec.host or HostLoad(), machine.now, spec.gpus, job)
@@ -103,9 +95,10 @@ class _Agent:
 
     def read(self) -> MetricsData | None:
         """Read what is due. Returns an export if that is due, too."""
-        is_due = self._clock.now >= self._next_export
+        now = self._clock()
+        is_due = now >= self._next_export
         for runner in self._session.runners:
-            if is_due or runner.next_reading(self._clock.now) <= self._clock.now:
+            if is_due or runner.next_reading(now) <= now:
                 runner.read(everything=is_due)
         if not is_due:
             return None
@@ -114,7 +107,7 @@ class _Agent:
 
     def next_reading(self) -> float:
         """Return when the next reading or export is due."""
-        now = self._clock.now
+        now = self._clock()
         due = min((runner.next_reading(now) for runner in self._session.runners), default=self._next_export)
         return min(max(due, now + 0.1), self._next_export)
 
@@ -122,7 +115,7 @@ class _Agent:
         from opentelemetry.sdk.metrics import export
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-        session, now = self._session, int(1e9 * self._clock.now)
+        session, now = self._session, int(1e9 * self._clock())
         metrics = []
         for metric, points in session.collect(self._reader).values.items():
             keeps = session.config.exported(metric)
@@ -211,18 +204,18 @@ def _export(
 ) -> None:
     interval, begin = export_interval(), time.time()
     end = begin + (inf if arguments.duration is None else arguments.duration)
-    clock = _Clock(begin - (arguments.backfill or 0.0))
-    agents = [_Agent(spec, (rank, len(specs)), config, clock, interval) for rank, spec in enumerate(specs)]
+    now = begin - (arguments.backfill or 0.0)
+    agents = [_Agent(spec, (rank, len(specs)), config, lambda: now, interval) for rank, spec in enumerate(specs)]
     names = f"{len(agents)} simulated hosts, {agents[0].name} to {agents[-1].name}"
     say(f"exporting {names if len(agents) > 1 else f'the simulated host {agents[0].name}'}; Ctrl-C stops")
     is_past, is_late = arguments.backfill is not None, False
-    due = [(clock.now, number) for number in range(len(agents))]
+    due = [(now, number) for number in range(len(agents))]
     while due[0][0] <= end:
-        clock.now, number = due[0]
-        if is_past and clock.now >= begin:
+        now, number = due[0]
+        if is_past and now >= begin:
             is_past, begin = False, time.time()
-            say(f"the past is exported; the present follows {begin - clock.now:.0f} s later")
-        pause = clock.now - time.time()
+            say(f"the past is exported; the present follows {begin - now:.0f} s later")
+        pause = now - time.time()
         if pause < -_BEHIND * interval and not is_past and not is_late:
             is_late = True
             say("this machine is too slow for so many hosts: use fewer, a longer --interval or --sample-interval")
