@@ -4,149 +4,100 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from tests.support.children import run
+from tests.support.journal import Arrived
 from tests.support.sink import Sink
 
 CONSOLE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware", "run"]
+HOSTS = ("sim-5", "sim-6", "sim-7")
 
 
-class Point(NamedTuple):
-    """A point that arrived."""
-
-    name: str
-    attributes: Mapping[str, Any]
-    value: Any
-    time: float
-    start: int
-    is_counter: bool
+def rows(store: Sink, host: str) -> list[Arrived]:
+    """The points of a host in the order in which they arrived."""
+    return [point for export in store.exports if export.host == host for point in export.points]
 
 
-class Store(Sink):
-    """Keeps the points of each host in the order in which they arrive, and the resources."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.hosts: dict[str, list[Point]] = {}
-
-    def _take(self, request: ExportMetricsServiceRequest) -> None:
-        super()._take(request)
-        for batch in request.resource_metrics:
-            resource = plain(batch.resource.attributes)
-            rows = self.hosts.setdefault(resource["host.name"], [])
-            rows += [point for scope in batch.scope_metrics for metric in scope.metrics for point in points(metric)]
-
-
-def plain(pairs: Any) -> dict[str, Any]:
-    return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in pairs}
-
-
-def points(metric: Metric) -> list[Point]:
-    data = metric.sum if metric.HasField("sum") else metric.gauge
-    is_counter = metric.HasField("sum") and metric.sum.is_monotonic
-    return [
-        Point(
-            metric.name,
-            plain(each.attributes),
-            getattr(each, each.WhichOneof("value")),
-            each.time_unix_nano / 1e9,
-            each.start_time_unix_nano,
-            is_counter,
-        )
-        for each in data.data_points
-    ]
+def values(store: Sink, host: str, name: str, **wanted: object) -> list[Any]:
+    return [value for export in store.exports if export.host == host for value in export.values(name, **wanted)]
 
 
 @pytest.fixture(scope="module")
-def store() -> Store:
+def store() -> Sink:
     """Five minutes of three hosts: one loses a GPU, one is held, one trains."""
     flags = ["--hosts", "3", "--scenarios", "lost,held", "--interval", "30", "--backfill", "5m", "--duration", "0"]
-    store = Store()
-    with store:
+    with Sink() as store:
         answer = run([*CONSOLE, "--simulate", "2xH100@5", *flags], store.environment())
     assert answer.returncode == 0, answer.stderr
     assert "exporting 3 simulated hosts, sim-5 to sim-7" in answer.stderr
     return store
 
 
-def values(store: Store, host: str, name: str, **wanted: object) -> list[Any]:
-    return [
-        point.value
-        for point in store.hosts[host]
-        if point.name == name
-        and all(point.attributes.get(key.replace("_", ".")) == each for key, each in wanted.items())
-    ]
-
-
-def test_each_host_has_an_identity_of_its_own(store: Store) -> None:
-    assert sorted(store.hosts) == ["sim-5", "sim-6", "sim-7"]
+def test_each_host_has_an_identity_of_its_own(store: Sink) -> None:
+    assert {export.host for export in store.exports} == {*HOSTS}
     assert len(store.resources) == 3, "none changes"
     for name in ("host.id", "service.instance.id", "dl.rank"):
         assert len({each[name] for each in store.resources}) == 3, name
     assert {each["otel_hardware.simulated"] for each in store.resources} == {True}
     assert {each["service.name"] for each in store.resources} == {"otel-hardware"}
     assert not [key for each in store.resources for key in each if key.startswith("process.")], "they are not this one"
-    ids = {point.attributes["hw.id"] for rows in store.hosts.values() for point in rows if point.name == "hw.gpu.info"}
-    assert len(ids) == 6
+    gpus = [point.attributes["hw.id"] for host in HOSTS for point in rows(store, host) if point.name == "hw.gpu.info"]
+    assert len({*gpus}) == 6
 
 
-def test_past_has_its_times_in_order(store: Store) -> None:
+def test_past_has_its_times_in_order(store: Sink) -> None:
     now = time.time()
-    for rows in store.hosts.values():
-        times = sorted({point.time for point in rows})
-        assert [point.time for point in rows] == sorted(point.time for point in rows)
+    for found in (rows(store, host) for host in HOSTS):
+        times = sorted({point.time for point in found})
+        assert [point.time for point in found] == sorted(point.time for point in found)
         assert len(times) >= 9
         assert all(after - before == pytest.approx(30.0) for before, after in pairwise(times))
         assert now - 600.0 < times[0] - 30.0 <= times[-1] <= now
-        (start,) = {point.start for point in rows if point.is_counter}
+        (start,) = {point.start for point in found if point.is_counter}
         assert start / 1e9 <= times[0] - 30.0
 
 
-def test_counters_never_fall(store: Store) -> None:
-    for rows in store.hosts.values():
+def test_counters_never_fall(store: Sink) -> None:
+    for host in HOSTS:
         last: dict[Any, Any] = {}
-        for point in rows:
+        for point in rows(store, host):
             if point.is_counter:
-                key = point.name, tuple(sorted(point.attributes.items()))
-                assert point.value >= last.get(key, 0), point
-                last[key] = point.value
-        assert {name for name, _ in last} >= {"hw.energy", "hw.gpu.throttle.time", "system.cpu.time", "hw.errors"}
+                assert point.value >= last.get(point.series, 0), point
+                last[point.series] = point.value
+        assert {name for _, name, _ in last} >= {"hw.energy", "hw.gpu.throttle.time", "system.cpu.time", "hw.errors"}
 
 
-def test_energy_is_that_of_the_power(store: Store) -> None:
+def test_energy_is_that_of_the_power(store: Sink) -> None:
     energy = values(store, "sim-7", "hw.energy", hw_name="GPU 0 simulated")
     power = values(store, "sim-7", "hw.power", hw_name="GPU 0 simulated")
     assert (energy[-1] - energy[0]) / (30.0 * (len(energy) - 1)) == pytest.approx(sum(power) / len(power), rel=0.1)
 
 
-def test_scenarios_are_those_of_the_first_hosts(store: Store) -> None:
-    failed = {host: sum(values(store, host, "hw.status", hw_state="failed")) for host in store.hosts}
+def test_scenarios_are_those_of_the_first_hosts(store: Sink) -> None:
+    failed = {host: sum(values(store, host, "hw.status", hw_state="failed")) for host in HOSTS}
     assert failed["sim-5"] > 0
     assert failed["sim-6"] == failed["sim-7"] == 0
-    busy = {host: values(store, host, "hw.gpu.utilization", hw_gpu_task="general")[-1] for host in store.hosts}
+    busy = {host: values(store, host, "hw.gpu.utilization", hw_gpu_task="general")[-1] for host in HOSTS}
     assert busy["sim-6"] == 0.0
     assert busy["sim-7"] > 0.5
-    holders = [point.attributes for point in store.hosts["sim-6"] if point.name == "hw.holder.info"]
+    holders = [point.attributes for point in rows(store, "sim-6") if point.name == "hw.holder.info"]
     assert {each["slurm.job.id"] for each in holders} == {"6"}, "one job has all hosts"
     assert values(store, "sim-7", "system.cpu.logical.count")[-1] == 16
 
 
 def test_present_follows_the_past() -> None:
-    store = Store()
-    with store:
+    with Sink() as store:
         began = time.time()
         flags = ["--simulate", "T4", "--hosts", "2", "--interval", "1", "--backfill", "3", "--duration", "2"]
         answer = run([*CONSOLE, *flags], store.environment())
         ended = time.time()
     assert answer.returncode == 0, answer.stderr
-    for rows in store.hosts.values():
-        times = sorted({point.time for point in rows})
+    assert len({export.host for export in store.exports}) == 2
+    for host in {export.host for export in store.exports}:
+        times = sorted({point.time for point in rows(store, host)})
         assert times[0] < times[-1] <= ended
         assert all(after - before == pytest.approx(1.0) for before, after in pairwise(times))
         assert times[-1] > began + 1.0

@@ -25,13 +25,18 @@ APPLICATION = "application"
 
 @dataclass(frozen=True)
 class Arrived:
-    """One exported point, with its metric, scope and resource, and when a counter began, in ns since the epoch."""
+    """One exported point, with its metric and scope.
+
+    Of a sink also when a counter began, in ns since the epoch, its time in seconds, and whether it never falls.
+    """
 
     scope: str
     name: str
     value: Any
     attributes: Mapping[str, Any] = field(default_factory=dict)
     start: int = 0
+    time: float = 0.0
+    is_counter: bool = False
 
     @property
     def series(self) -> tuple[str, str, tuple[tuple[str, Any], ...]]:
@@ -47,6 +52,7 @@ class Export:
     time: float
     points: list[Arrived]
     service: str = ""
+    host: str = ""
 
     def names(self, scope: str = OURS) -> set[str]:
         """The metrics of a scope."""

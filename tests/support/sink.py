@@ -88,7 +88,7 @@ class Sink(Served):
             resource = _plain(batch.resource.attributes)
             if resource not in self.resources:
                 self.resources.append(resource)
-            points, times = [], [0.0]
+            points = []
             for part in batch.scope_metrics:
                 self.scopes.add(Scope(part.scope.name, part.scope.version, part.schema_url))
                 points += [
@@ -98,13 +98,15 @@ class Sink(Served):
                         _number(point),
                         _plain(point.attributes),
                         point.start_time_unix_nano,
+                        point.time_unix_nano / 1e9,
+                        metric.sum.is_monotonic,
                     )
                     for metric in part.metrics
                     for point in _points(metric)
                 ]
-                times += [point.time_unix_nano / 1e9 for metric in part.metrics for point in _points(metric)]
-            pid, service = resource.get("process.pid", 0), resource.get("service.name", "")
-            self.exports.append(Export(pid, max(times), points, service))
+            time = max((point.time for point in points), default=0.0)
+            pid, service, host = (resource.get(key, "") for key in ("process.pid", "service.name", "host.name"))
+            self.exports.append(Export(pid or 0, time, points, service, host))
 
 
 def _points(metric: Metric) -> list[NumberDataPoint]:
