@@ -23,7 +23,7 @@ GPUS: dict[str, list[Gpu]] = {
     "gpus": [h100(0), geforce(1)],
     "gpus-mig": [mig(a100(0), 0, {0: (1, 0), 3: (5, 0)}), a100(1)],
     "gpus-failed": [h100(0), _LOST],
-    "gpus-live": [{**h100(index), "CurrentClocksEventReasons": 4} for index in range(8)],
+    "gpus-live": [{**h100(index), "CurrentClocksEventReasons": 4} for index in range(3)],
 }
 
 
