@@ -72,7 +72,7 @@ def verdict(pid: int) -> str:
             time.sleep(0.1)
             clock.now = time.monotonic()
             view = viewer.collect()
-            judge.observe(clock.now, 2.0, signals(view.points, view.rates, is_limited=True))
+            judge.observe(clock.now, 2.0, signals(view.snapshot.values, view.rates, is_limited=True))
     (found,) = judge.verdicts().values()
     return found.name
 

@@ -6,7 +6,7 @@ import pytest
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.signals import CRITICAL_XIDS, Signals, signals
-from opentelemetry.instrumentation.hardware.model import Point, Series
+from opentelemetry.instrumentation.hardware.model import Point, Series, Values
 
 DEVICE = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}
 
@@ -14,12 +14,11 @@ DEVICE = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_TYPE: "gpu"}
 def of(*points: Point, rates: dict[Series, float] | None = None) -> Signals:
     """The signals of one GPU with these points."""
     info = c.HW_GPU_INFO(1, {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0", c.HW_MODEL: "H100"})
-    listed = [(series.metric, value, series.attributes) for series, value in (info, *points)]
-    found = signals(
-        lambda metric: [(value, attributes) for each, value, attributes in listed if each is metric],  # type: ignore[misc]
-        rates or {},
-    )
-    return found["GPU-1"]
+    values: Values = {}
+    for series, value in (info, *points):
+        assert isinstance(value, (int, float))
+        values.setdefault(series.metric, []).append((value, series.attributes))
+    return signals(values, rates or {})["GPU-1"]
 
 
 @pytest.mark.parametrize("number", ["48", "79", "31", "other"])

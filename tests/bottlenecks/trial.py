@@ -114,7 +114,7 @@ def verdicts(text: str, seconds: float | None = None, host: HostLoad | None = No
         while clock.now < start + seconds:
             clock.now += STEP
             view = viewer.collect()
-            judge.observe(clock.now, STEP, signals(view.points, view.rates, is_limited=False))
+            judge.observe(clock.now, STEP, signals(view.snapshot.values, view.rates, is_limited=False))
     return judge.verdicts()
 
 

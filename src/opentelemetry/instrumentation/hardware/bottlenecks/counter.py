@@ -14,8 +14,6 @@ from opentelemetry.instrumentation.hardware.model import (
     Attributes,
     Counters,
     Event,
-    Metric,
-    Number,
     Series,
     Snapshot,
     Values,
@@ -50,11 +48,11 @@ class BottleneckTime:
         counters = snapshot.counters()
         if self._before is not None and now > self._before[0]:
             begin, before = self._before
-            read: dict[Metric, list[tuple[Number, Attributes]]] = {}
+            read: Values = {}
             for _, values in snapshot.readings:
                 for metric, points in values.items():
                     read.setdefault(metric, []).extend(points)
-            found = signals(lambda metric: read.get(metric, ()), rates(before, counters), is_limited)
+            found = signals(read, rates(before, counters), is_limited)
             self._judge.observe(now, now - begin, found)
             self._names |= device_names(read)
             verdicts = self._judge.verdicts()

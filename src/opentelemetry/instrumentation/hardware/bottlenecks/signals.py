@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Number, Series, Values
 
 Signals: TypeAlias = "dict[str, float]"
-
-Points: TypeAlias = "Callable[[Metric], Iterable[tuple[Number, Attributes]]]"
 
 # Xids after which the GPU needs a repair. https://docs.nvidia.com/deploy/xid-errors/
 CRITICAL_XIDS: Final = ("48", "62", "64", "74", "79", "95", "119", "120")
@@ -84,20 +82,20 @@ SIGNALS: Final[Mapping[str, Signal]] = {
 }
 
 
-def signals(points: Points, rates: Mapping[Series, float], is_limited: bool = True) -> dict[str, Signals]:
+def signals(values: Values, rates: Mapping[Series, float], is_limited: bool = True) -> dict[str, Signals]:
     """Return the signals of each GPU by its ``hw.id``.
 
     Args:
-        points: Returns value and attributes of each series of a metric.
+        values: Value and attributes of each series, by metric.
         rates: The increase per second of each counter that increased.
         is_limited: Whether the program may be in a container or under a limit of its control group.
     """
-    source = _Source(points, rates)
+    source = _Source(values, rates)
     host = {name: value for name, value in _of_host(source) if value is not None}
     if not is_limited:
         host.setdefault("quota", 0.0)
     network = source.rate(c.HW_NETWORK_IO, {})
-    identities = [attributes for _, attributes in points(c.HW_GPU_INFO) if c.HW_PARENT not in attributes]
+    identities = [attributes for _, attributes in values.get(c.HW_GPU_INFO, ()) if c.HW_PARENT not in attributes]
     most_links: dict[object, float] = {}
     for each in identities:
         up = source.gauge(c.HW_GPU_NVLINK_UP, {c.HW_ID: each[c.HW_ID]})
@@ -115,23 +113,21 @@ def signals(points: Points, rates: Mapping[Series, float], is_limited: bool = Tr
 class _Source:
     """Sums of values and of rates."""
 
-    def __init__(self, points: Points, rates: Mapping[Series, float]) -> None:
-        self._points = points
+    def __init__(self, values: Values, rates: Mapping[Series, float]) -> None:
+        self._values = values
         self._rates = rates
         self._by_device: dict[Metric, dict[object, list[tuple[Number, Attributes]]]] = {}
 
     def matching(self, metric: Metric, wanted: Attributes) -> Iterator[tuple[Number, Attributes]]:
         """Yield the series with these attributes. Those of a device are looked up: many devices have many series."""
-        if c.HW_ID not in wanted:
-            yield from (point for point in self._points(metric) if wanted.items() <= point[1].items())
-            return
-        if metric not in self._by_device:
-            by_device: dict[object, list[tuple[Number, Attributes]]] = {}
-            for point in self._points(metric):
-                by_device.setdefault(point[1].get(c.HW_ID), []).append(point)
-            self._by_device[metric] = by_device
-        of_device = self._by_device[metric].get(wanted[c.HW_ID], ())
-        yield from (point for point in of_device if wanted.items() <= point[1].items())
+        points = self._values.get(metric, [])
+        if c.HW_ID in wanted:
+            if metric not in self._by_device:
+                by_device = self._by_device[metric] = {}
+                for point in points:
+                    by_device.setdefault(point[1].get(c.HW_ID), []).append(point)
+            points = self._by_device[metric].get(wanted[c.HW_ID], [])
+        yield from (point for point in points if wanted.items() <= point[1].items())
 
     def gauge(self, metric: Metric, wanted: Attributes) -> float | None:
         """Return the sum of the series with these attributes; None without one."""

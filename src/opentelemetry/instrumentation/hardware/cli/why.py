@@ -168,7 +168,7 @@ def _watch(
 
 def observe(judge: Judge, session: Session, view: View, now: float, seconds: float) -> bool:
     """Show the view of a session to the judge. Returns whether it has a GPU."""
-    found = signals(view.points, view.rates, may_be_limited(session.runners))
+    found = signals(view.snapshot.values, view.rates, may_be_limited(session.runners))
     judge.observe(now, seconds, found)
     return bool(found)
 
