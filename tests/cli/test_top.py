@@ -42,7 +42,7 @@ from textual.geometry import Region
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.messages import say
 from opentelemetry.instrumentation.hardware.cli.top.board import arranged
-from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader, holders
+from opentelemetry.instrumentation.hardware.cli.top.processes import ProcessReader, holders, users
 from opentelemetry.instrumentation.hardware.cli.top.shapes import GOOD, Column, Layout, bar, graph, spark, width_of
 from opentelemetry.instrumentation.hardware.cli.top.widgets import Drawn, Panel
 from opentelemetry.instrumentation.hardware.pipeline.view import Viewer
@@ -307,7 +307,7 @@ def test_devices_of_other_vendors(
         assert first.name.startswith(device)
         assert model in first.model
         assert known <= {field for field, value in first._asdict().items() if value is not None}
-        processes = holders(session, {each.id: each.name for each in devices}, lambda pids: {})
+        processes = users(holders(session), {each.id: each.name for each in devices}, {})
         assert [(each.device, each.pid, each.device_memory) for each in processes] == used_by
     finally:
         session.close()
@@ -327,8 +327,10 @@ def test_processes_have_user_and_command(tmp_path: Path) -> None:
             reader = ProcessReader()
             try:
                 session.read_now(1.0)
-                holders(session, {}, reader.read)
-                first, second = holders(session, {str(h100(0)["UUID"]): "GPU 0"}, reader.read)
+                found = holders(session)
+                pids = [each.pid for each in found if each.is_known]
+                reader.read(pids)
+                first, second = users(found, {str(h100(0)["UUID"]): "GPU 0"}, reader.read(pids))
             finally:
                 session.close()
         child.communicate(b"\n")
@@ -351,7 +353,7 @@ def test_in_a_container_a_pid_alone_names_no_process(tmp_path: Path) -> None:
         session = Stepped(Config.read({"sources": ["nvidia"]}), interval=2.0, all_processes=True)
         try:
             session.read_now(1.0)
-            (found,) = holders(session, {}, ProcessReader().read)
+            (found,) = users(holders(session), {}, ProcessReader().read([os.getpid()]))
         finally:
             session.close()
     assert (found.pid, found.user, found.command) == (os.getpid(), "", "")

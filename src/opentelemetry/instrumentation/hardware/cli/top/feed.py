@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.cli import figures
 from opentelemetry.instrumentation.hardware.cli.figures import Device
-from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader, holders, others
+from opentelemetry.instrumentation.hardware.cli.top.processes import Process, ProcessReader, holders, others, users
 from opentelemetry.instrumentation.hardware.cli.why import observe
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
@@ -60,14 +60,10 @@ class Feed:
         """Read the sources and return what is shown; see :meth:`Viewer.collect`."""
         view = (self._viewer or self.open()).collect(is_expected)
         devices = figures.devices(view)
-        names = {device.id: device.name for device in devices}
-        every: dict[int, Process] = {}
-
-        def read(pids: Iterable[int]) -> Mapping[int, Process]:
-            every.update(self._processes.everything(pids) if self._processes else {})
-            return every
-
-        used = holders(self._session, names, read)
+        found = holders(self._session)
+        pids = {holder.pid for holder in found if holder.is_known}
+        every = self._processes.everything(pids) if self._processes else {}
+        used = users(found, {device.id: device.name for device in devices}, every)
         if devices:
             now = self._session.clock()
             observe(self._judge, self._session, view, now, view.window if self._read is None else now - self._read)

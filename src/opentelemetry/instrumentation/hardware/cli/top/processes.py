@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -49,15 +49,14 @@ class Process(NamedTuple):
         return self.device, self.pid
 
 
-def holders(
-    session: Session, names: Mapping[str, str], read: Callable[[Iterable[int]], Mapping[int, Process]]
-) -> list[Process]:
-    """Return the processes that use the devices of a session, which have names by ``hw.id``."""
-    found: list[Holder] = []
-    for runner in session.runners:
-        if isinstance(runner.source, AcceleratorSource):
-            found += runner.source.holders
-    known = read({holder.pid for holder in found if holder.is_known})
+def holders(session: Session) -> list[Holder]:
+    """Return who uses the devices of a session."""
+    sources = [runner.source for runner in session.runners]
+    return [holder for each in sources if isinstance(each, AcceleratorSource) for holder in each.holders]
+
+
+def users(found: Iterable[Holder], names: Mapping[str, str], known: Mapping[int, Process]) -> list[Process]:
+    """Return the processes that use devices, which have names by ``hw.id``."""
     processes = []
     for each in found:
         process = known.get(each.pid) if each.is_known else None
