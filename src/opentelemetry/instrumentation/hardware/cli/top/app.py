@@ -70,9 +70,6 @@ class Top(Shell):
             self._show()
             self._panel("page").focus()
 
-    def on_panel_opened(self) -> None:
-        self.action_open()
-
     def action_leave(self) -> None:
         """Close the page; else show all panels; else all processes."""
         if self._board.page:

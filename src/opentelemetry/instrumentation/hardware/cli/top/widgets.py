@@ -73,9 +73,6 @@ class Panel(ScrollView, can_focus=True):
             self.panel = panel
             self.column = column
 
-    class Opened(messages.Message):
-        """A row was clicked twice."""
-
     def __init__(self, name: str) -> None:
         super().__init__(id=name)
         self._draw: Draw = lambda width, height: Drawn((), "")
@@ -179,7 +176,7 @@ class Panel(ScrollView, can_focus=True):
         if at >= 0 and not top <= at < top + visible:
             self.scroll_to(y=at if at < top else at - visible + 1, animate=False)
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         """Sort by the column of a title, or select a row. A second click opens it."""
         offset = event.get_content_offset(self)
         drawn = self._drawn
@@ -194,7 +191,7 @@ class Panel(ScrollView, can_focus=True):
         if 0 <= at < len(drawn.keys):
             self.select(drawn.keys[at])
             if event.chain == 2:
-                self.post_message(self.Opened())
+                await self.run_action("app.open")
 
 
 class Bar(Widget):
