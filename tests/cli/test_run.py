@@ -41,7 +41,7 @@ from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware.cli import exporters, reporting
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
-from opentelemetry.instrumentation.hardware.cli.messages import Messages, say
+from opentelemetry.instrumentation.hardware.cli.messages import printed_logs, say
 from opentelemetry.instrumentation.hardware.cli.run import DETAILS
 from opentelemetry.instrumentation.hardware.resource_detector import of_agent
 from opentelemetry.instrumentation.hardware.settings import JOB
@@ -328,16 +328,12 @@ def test_headers_without_name_are_named_without_their_value(sink: Sink) -> None:
 
 def test_messages_of_the_sdk_are_limited_to_one_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
-    messages = Messages(clock)
-
-    def log(name: str, text: str) -> None:
-        messages.emit(logging.LogRecord(name, logging.WARNING, "", 0, text, None, None))
-
-    for _ in range(120):
-        log("opentelemetry.sdk.metrics", "cannot\n  export")
-        clock.now += 1.0
-    for _ in range(2):
-        log("opentelemetry.instrumentation.hardware.pipeline.runner", "a source fails")
+    with printed_logs(clock):
+        for _ in range(120):
+            logging.getLogger("opentelemetry.sdk.metrics").warning("cannot\n  export")
+            clock.now += 1.0
+        for _ in range(2):
+            logging.getLogger("opentelemetry.instrumentation.hardware.pipeline.runner").warning("a source fails")
     lines = ["otel-hardware: cannot export"] * 2 + ["otel-hardware: a source fails"] * 2
     assert capsys.readouterr().err.splitlines() == lines
 

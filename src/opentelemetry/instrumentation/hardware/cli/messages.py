@@ -61,26 +61,15 @@ def say(sentence: str) -> None:
         sys.stderr.flush()
 
 
-class Messages(logging.Handler):
-    """A logging handler that prints sentences, those of the SDK at most once a minute."""
+class _Handler(logging.Handler):
+    """Passes the logger's name and the text of each warning, as one line, to a function."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, note: Callable[[str, str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._clock = clock
-        self._quiet_until = 0.0
+        self._note = note
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name == "opentelemetry.util.re":  # headers, with their values: see exporters.header_problems
-            return
-        if not record.name.startswith("opentelemetry.instrumentation.hardware"):
-            now = self._clock()
-            if now < self._quiet_until:
-                return
-            self._quiet_until = now + _SDK_INTERVAL
-        message = " ".join(record.getMessage().split())
-        for words, variable in _VARIABLES.items() if message.startswith("Found invalid value") else ():
-            message = message.replace(words, f"{words} ({variable})")
-        say(message)
+        self._note(record.name, " ".join(record.getMessage().split()))
 
 
 @contextmanager
@@ -94,14 +83,9 @@ def collected_logs() -> Iterator[list[str]]:
 @contextmanager
 def noted_logs(name: str, note: Callable[[str], None]) -> Iterator[None]:
     """Pass the warnings of the loggers below a name to a function during the block, instead of printing them."""
-
-    class Handler(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            note(" ".join(record.getMessage().split()))
-
     logger = logging.getLogger(name)
     handlers, propagate = logger.handlers[:], logger.propagate
-    logger.handlers[:], logger.propagate = [Handler(logging.WARNING)], False
+    logger.handlers[:], logger.propagate = [_Handler(lambda _, text: note(text))], False
     try:
         yield
     finally:
@@ -109,12 +93,26 @@ def noted_logs(name: str, note: Callable[[str], None]) -> Iterator[None]:
 
 
 @contextmanager
-def printed_logs() -> Iterator[None]:
-    """Print the log messages of OpenTelemetry and this package during the block."""
-    logger = logging.getLogger("opentelemetry")
-    messages = Messages()
-    logger.addHandler(messages)
+def printed_logs(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    """Print the warnings of OpenTelemetry and this package during the block, those of the SDK at most once a minute."""
+    quiet_until = 0.0
+
+    def show(name: str, text: str) -> None:
+        nonlocal quiet_until
+        if name == "opentelemetry.util.re":  # headers, with their values: see exporters.header_problems
+            return
+        if not name.startswith("opentelemetry.instrumentation.hardware"):
+            now = clock()
+            if now < quiet_until:
+                return
+            quiet_until = now + _SDK_INTERVAL
+        for words, variable in _VARIABLES.items() if text.startswith("Found invalid value") else ():
+            text = text.replace(words, f"{words} ({variable})")
+        say(text)
+
+    logger, handler = logging.getLogger("opentelemetry"), _Handler(show)
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(messages)
+        logger.removeHandler(handler)
