@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli import figures, host_figures
@@ -50,12 +49,6 @@ _LEAST = 8  # the least width of a column, if the terminal has 40
 _VALUE = 32  # a longer value, a list of facts, does not determine the width of its column
 
 
-class _Row(NamedTuple):
-    metric: str
-    attributes: str
-    value: str
-
-
 def draw(view: View, width: int, bold: bool = False) -> str:
     """Draw the table for a terminal of this width."""
     start, end = ("\x1b[1m", "\x1b[0m") if bold else ("", "")
@@ -66,8 +59,7 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     lines = [f"{start}{clip(title, width)}{end}"]
     first = summary(view, width)
     lines += ["", *first] if first else []
-    rows = [_Row("METRIC", "", "VALUE"), *_rows(view)]
-    heading, *series = _aligned(rows, width)
+    heading, *series = _aligned([("METRIC", "", "VALUE"), *_rows(view)], width)
     lines += ["", f"{start}{heading}{end}", *series]
     missing = [each for each in view.unsupported if each.partition(":")[0] not in view.absent]
     if view.absent:
@@ -79,7 +71,8 @@ def draw(view: View, width: int, bold: bool = False) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(view: View) -> Iterator[_Row]:
+def _rows(view: View) -> Iterator[tuple[str, str, str]]:
+    """Yield metric, attributes and value of each series; the name of a metric only once."""
     for metric, points in view.rows():
         name = printable(metric.name)
         labels = [set(attributes.items()) for _, attributes in points] if metric.endpoint else []
@@ -98,7 +91,7 @@ def _rows(view: View) -> Iterator[_Row]:
             else:
                 rate = view.rates.get(Series(metric, attributes))
                 text = value_text(metric, value) + ("" if rate is None else f"  {rate_text(metric, rate)}")
-            yield _Row(name, _words(shown, view), text)
+            yield name, _words(shown, view), text
             name = ""
 
 
@@ -119,20 +112,19 @@ def _word(key: str, value: str, view: View) -> str:
     return f"cpu {value}" if key == c.CPU_NUMBER else printable(value)
 
 
-def _aligned(rows: list[_Row], width: int) -> Iterator[str]:
+def _aligned(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
     """Align the rows in columns. A name that is longer than half the width has a separate line."""
-    names = [len(row.metric) for row in rows if len(row.metric) <= width // 2]
-    left = max(names) + len(GAP)
-    longest = max(len(row.value) for row in rows if len(row.value) <= _VALUE)
+    left = max(len(metric) for metric, _, _ in rows if len(metric) <= width // 2) + len(GAP)
+    longest = max(len(value) for *_, value in rows if len(value) <= _VALUE)
     least = max(1, min(_LEAST, width // 4 - len(GAP)))
-    middle = min(max(len(row.attributes) for row in rows), max(width - left - len(GAP) - longest, least))
-    for row in rows:
-        metric = row.metric
+    middle = min(max(len(words) for _, words, _ in rows), max(width - left - len(GAP) - longest, least))
+    for metric, words, value in rows:
+        name = metric
         if len(metric) > left - len(GAP):
             yield clip(metric, width)
-            metric = ""
-        start = f"{metric:{left}}{clip(row.attributes, middle):{middle}}{GAP}"
-        yield (start + clip(row.value, max(width - len(start), least))).rstrip()
+            name = ""
+        start = f"{name:{left}}{clip(words, middle):{middle}}{GAP}"
+        yield (start + clip(value, max(width - len(start), least))).rstrip()
 
 
 # -- the summary
