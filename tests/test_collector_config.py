@@ -24,7 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.children import PATIENCE, started
 from tests.tools import need, otelcol, python_tools, victoria_metrics
 from tests.tools import program as debian
-from tests.tools.collector import LOCAL, Collector, Config, Point
+from tests.tools.collector import LOCAL, TOKEN, Collector, Config, Point, secure_gateway
 from tests.tools.daemon import Daemon, free_addresses, get, own, wait
 from tests.tools.stores import PrometheusStore, VictoriaMetrics
 from tests.tools.tls import Certificate, certificate
@@ -47,7 +47,6 @@ KEYS = {
     "GATEWAY_CERT_FILE": "cert.pem",
     "GATEWAY_KEY_FILE": "key.pem",
 }
-TOKEN = "correct-horse"
 MANIFEST = FOLDER / "builder.yaml"
 
 TOGETHER = [
@@ -329,8 +328,7 @@ def gateway(folder: Path, trusted: Certificate, *backends: Config, **environment
             }
         },
     }
-    keys = {"GATEWAY_CERT_FILE": str(trusted.file), "GATEWAY_KEY_FILE": str(trusted.key), "GATEWAY_TOKEN": TOKEN}
-    return Collector(folder, GATEWAY, *backends, files, environment=keys | environment)
+    return secure_gateway(folder, trusted, *backends, files, **environment)
 
 
 def agent(folder: Path, trusted: Certificate, far: Collector, *more: Config, **environment: str) -> Collector:

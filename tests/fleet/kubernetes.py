@@ -27,7 +27,7 @@ from opentelemetry.sdk.resources import Resource
 from tests.support.children import PATIENCE, ROOT, started
 from tests.support.sink import Sink
 from tests.tools import Missing, helm, kube_apiserver, otelcol, program
-from tests.tools.collector import LOCAL, Collector
+from tests.tools.collector import LOCAL, TOKEN, secure_gateway
 from tests.tools.daemon import UNVERIFIED, Daemon, free_addresses, own, wait
 from tests.tools.tls import certificate
 
@@ -181,21 +181,14 @@ def names_of_pods(folder: Path, server: ApiServer, say: Say) -> bool:
         "exporters": {"file": {"path": "${env:TELEMETRY_DIRECTORY}/metrics.jsonl", "flush_interval": "50ms"}},
         "service": {"pipelines": {"metrics/files": {"receivers": ["forward"], "exporters": ["file"]}}},
     }
-    environment = {
-        "KUBECONFIG": str(config),
-        "KUBERNETES_AUTH": "kubeConfig",
-        "GATEWAY_CERT_FILE": str(made.file),
-        "GATEWAY_KEY_FILE": str(made.key),
-        "GATEWAY_TOKEN": "correct-horse",
-    }
-    gateway = Collector(folder, FOLDER / "gateway.yaml", FOLDER / "kubernetes.yaml", files, environment=environment)
-    with gateway:
+    access = {"KUBECONFIG": str(config), "KUBERNETES_AUTH": "kubeConfig"}
+    with secure_gateway(folder, made, FOLDER / "kubernetes.yaml", files, **access) as far:
         import grpc
 
         exporter = OTLPMetricExporter(
-            gateway.grpc.replace("http://127.0.0.1", "https://localhost"),
+            far.grpc.replace("http://127.0.0.1", "https://localhost"),
             credentials=grpc.ssl_channel_credentials(made.file.read_bytes()),
-            headers={"authorization": "Bearer correct-horse"},
+            headers={"authorization": f"Bearer {TOKEN}"},
         )
         reader = PeriodicExportingMetricReader(exporter, 3_600_000)
         provider = MeterProvider([reader], Resource({"host.name": "n1"}), shutdown_on_exit=False)
@@ -206,10 +199,10 @@ def names_of_pods(folder: Path, server: ApiServer, say: Say) -> bool:
 
         def arrived() -> bool:
             provider.force_flush()  # the processor learns of pods after its start
-            named.update({point.name: point.resource for point in gateway.metrics()})
+            named.update({point.name: point.resource for point in far.metrics()})
             return "k8s.pod.name" in named.get("hw.holder.info", {})
 
-        wait(arrived, 60.0, lambda: f"the pod's name: {named}; {gateway.log.read_text()[-3000:]}")
+        wait(arrived, 60.0, lambda: f"the pod's name: {named}; {far.log.read_text()[-3000:]}")
         provider.shutdown()
     for name, resource in sorted(named.items()):
         say(f"{name}: {dict(sorted(resource.items()))}")

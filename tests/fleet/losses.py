@@ -16,7 +16,7 @@ from typing import Literal
 
 from tests.fleet.cable import Cable
 from tests.fleet.hosts import Hosts
-from tests.tools.collector import LOCAL, Collector, Config
+from tests.tools.collector import LOCAL, TOKEN, Collector, Config, secure_gateway
 from tests.tools.stores import PrometheusStore, Store, VictoriaMetrics
 from tests.tools.tls import certificate
 
@@ -84,37 +84,25 @@ def run(
     with ExitStack() as stack:
         store: Store = VictoriaMetrics(folder) if kind == "victoriametrics" else PrometheusStore(folder)
         stack.enter_context(store)
-        token = {"GATEWAY_TOKEN": "correct-horse"}
-        gateway = Collector(
-            folder,
-            FOLDER / "gateway.yaml",
-            FOLDER / f"{kind}.yaml",
-            gateway_more,
-            environment={
-                "VICTORIAMETRICS_URL": store.url,
-                "PROMETHEUS_URL": store.url,
-                "GATEWAY_CERT_FILE": str(made.file),
-                "GATEWAY_KEY_FILE": str(made.key),
-            }
-            | token,
-        )
-        stack.enter_context(gateway)
-        cable = stack.enter_context(Cable(gateway.grpc.removeprefix("http://")))
-        keys = {"GATEWAY_ENDPOINT": f"localhost:{cable.port}", "GATEWAY_CA_FILE": str(made.file)} | token
+        urls = {"VICTORIAMETRICS_URL": store.url, "PROMETHEUS_URL": store.url}
+        far = stack.enter_context(secure_gateway(folder, made, FOLDER / f"{kind}.yaml", gateway_more, **urls))
+        cable = stack.enter_context(Cable(far.grpc.removeprefix("http://")))
+        keys = {"GATEWAY_ENDPOINT": f"localhost:{cable.port}", "GATEWAY_CA_FILE": str(made.file)}
+        keys |= {"GATEWAY_TOKEN": TOKEN}
         agent = stack.enter_context(Collector(folder, FOLDER / "agent.yaml", agent_more, environment=keys))
         with Hosts(export, agent.http, hosts, every) as sent:
             step(f"{hosts} hosts send {sent.points} points every {every:g} s to an agent, a gateway and {kind}")
             time.sleep(pause)
             step(f"the gateway is killed, for {pause / 2:g} s")
-            gateway.kill()
+            far.kill()
             time.sleep(pause / 2)
-            gateway.__enter__()
+            far.__enter__()
             time.sleep(pause)
             step(f"the database is stopped for {outage:g} s; meanwhile, the gateway is killed for the second time")
             store.stop()
             time.sleep(outage / 2)
-            gateway.kill()
-            gateway.__enter__()
+            far.kill()
+            far.__enter__()
             time.sleep(outage / 2)
             store.__enter__()
             time.sleep(pause)
@@ -137,7 +125,7 @@ def run(
             time.sleep(1)
         drained = time.monotonic() - ended
         accepted = sent.points * sum(map(len, sent.accepted.values()))
-        dropped = sum(each.log.read_text().count("Dropping data") for each in (agent, gateway))
+        dropped = sum(each.log.read_text().count("Dropping data") for each in (agent, far))
         outcome = Outcome(accepted, lost, dropped, sent.refused, drained)
         step(str(outcome))
         return outcome

@@ -29,7 +29,7 @@ import psutil
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from tests.fleet.hosts import points_of
 from tests.support.sink import Sink
-from tests.tools.collector import LOCAL, Collector
+from tests.tools.collector import LOCAL, TOKEN, Collector, secure_gateway
 from tests.tools.daemon import UNVERIFIED, Daemon, get, wait
 from tests.tools.stores import PrometheusStore, VictoriaMetrics
 from tests.tools.tls import certificate
@@ -37,7 +37,6 @@ from tests.tools.tls import certificate
 INTERVAL = 15.0  # seconds between the exports of a host, the default of `otel-hardware run`
 MODELS = 5  # simulated hosts; the others are copies of these
 SENDERS = 8
-TOKEN = "correct-horse"
 
 # What is replaced in an export, each by as many bytes: the time of all points, the host, and the GPUs' UUIDs.
 TIME = (0x5CA1E5CA1E5CA1E5).to_bytes(8, "little")
@@ -223,20 +222,13 @@ def chain(folder: Path, kind: str, hosts: int, models: list[list[Template]], say
             else PrometheusStore(folder)
         )
         stack.enter_context(store)
-        environment = {
-            "VICTORIAMETRICS_URL": store.url,
-            "PROMETHEUS_URL": store.url,
-            "GATEWAY_CERT_FILE": str(made.file),
-            "GATEWAY_KEY_FILE": str(made.key),
-            "GATEWAY_TOKEN": TOKEN,
-        }
-        files = [LOCAL.with_name(f"{name}.yaml") for name in ("gateway", kind)]
-        gateway = stack.enter_context(Collector(folder, *files, environment=environment))
-        senders = Senders(gateway.http, secure=True)
+        urls = {"VICTORIAMETRICS_URL": store.url, "PROMETHEUS_URL": store.url}
+        far = stack.enter_context(secure_gateway(folder, made, LOCAL.with_name(f"{kind}.yaml"), **urls))
+        senders = Senders(far.http, secure=True)
 
         def phase(name: str, first: int, numbers: range) -> None:
             """Send rounds of hosts from a first one on,, and wait until all is stored."""
-            before, had = usage(gateway, store), samples(store, store.url)
+            before, had = usage(far, store), samples(store, store.url)
             sent, took, queue = 0, [], 0
             for number in numbers:
                 chosen = [models[host % len(models)][number] for host in range(hosts)]
@@ -244,11 +236,11 @@ def chain(folder: Path, kind: str, hosts: int, models: list[list[Template]], say
                 now = time.time_ns()
                 exports = (each.of(first + host, now) for host, each in enumerate(chosen))
                 took.append(senders.round(exports, hosts))
-                queue = max(queue, size(gateway.log.parent / "queue"))
+                queue = max(queue, size(far.log.parent / "queue"))
             began = time.monotonic()
             # Prometheus' exporter adds `target_info`, one for each export.
             wait(lambda: samples(store, store.url) - had >= sent, 600, "everything is stored")
-            drained, used = time.monotonic() - began, usage(gateway, store).since(before)
+            drained, used = time.monotonic() - began, usage(far, store).since(before)
             if isinstance(store, VictoriaMetrics):
                 get(f"{store.url}/internal/force_flush", 120)
             count = hosts * len(numbers)

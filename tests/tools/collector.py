@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tests.tools import ROOT, otelcol
 from tests.tools.daemon import Daemon, free_addresses, get, own, wait
+from tests.tools.tls import Certificate
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 LOCAL = ROOT / "collector-config" / "local.yaml"
+TOKEN = "correct-horse"  # of a gateway
 
 Value = str | bool | int | float | list[Any] | dict[str, Any] | None
 Config = Path | str | Mapping[str, Any]
@@ -157,6 +159,12 @@ class Collector(Daemon):
     def exposition(self) -> str:
         """Return the page for Prometheus."""
         return get(self.prometheus)
+
+
+def secure_gateway(directory: Path, made: Certificate, *configs: Config, **environment: str) -> Collector:
+    """A Collector with `gateway.yaml` and more, with a certificate and the token."""
+    keys = {"GATEWAY_CERT_FILE": str(made.file), "GATEWAY_KEY_FILE": str(made.key), "GATEWAY_TOKEN": TOKEN}
+    return Collector(directory, LOCAL.with_name("gateway.yaml"), *configs, environment=keys | environment)
 
 
 def spans_of(message: Mapping[str, Any]) -> Iterator[Span]:
