@@ -1,4 +1,7 @@
-"""Many simulated hosts, as a store gets them: each with its own identity, in the order of time, also in the past."""
+"""Many simulated hosts, as a store gets them: each with its own identity, in the order of time, also in the past.
+
+Mistakes in the arguments are in `cli/mistakes.txt`.
+"""
 
 from __future__ import annotations
 
@@ -109,28 +112,3 @@ def test_past_waits_for_a_collector() -> None:
     answer = run([*CONSOLE, *flags], {**endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT": "1"})
     assert answer.returncode == 1
     assert "no metrics were delivered to http://127.0.0.1:9/v1/metrics: 1 export failed" in answer.stderr
-
-
-@pytest.mark.parametrize(
-    ("flags", "text"),
-    [
-        (["--hosts", "2"], "need --simulate, such as --simulate 8xH100"),
-        (["--simulate", "T4", "--scenarios", "sleeping"], "there is no scenario sleeping; the scenarios are training"),
-        (["--simulate", "T4", "--scenarios", "losst"], "there is no scenario losst; did you mean lost?"),
-        (["--simulate", "T4", "--scenarios", "idle,hot"], "names 2 scenarios, for 1 host"),
-        (["--simulate", "T4", "--hosts", "2", "--", "true"], "cannot be used with a program"),
-        (["--simulate", "T4", "--hosts", "0"], "'0' is not a positive integer"),
-        (["--simulate", "T4", "--backfill", "1w"], "'1w' is not a positive number of seconds"),
-        (["--simulate", "T4", "--backfill", "5mm"], "'5mm' is not a positive number of seconds"),
-    ],
-)
-def test_mistakes_are_one_clear_sentence(flags: list[str], text: str) -> None:
-    answer = run([*CONSOLE, *flags])
-    assert answer.returncode == 2
-    assert text in answer.stderr
-
-
-def test_only_otlp_can_have_many_hosts() -> None:
-    answer = run([*CONSOLE, "--simulate", "T4", "--hosts", "2"], {"OTEL_METRICS_EXPORTER": "prometheus"})
-    assert answer.returncode == 2
-    assert "simulated hosts are exported over OTLP" in answer.stderr

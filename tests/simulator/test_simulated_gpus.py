@@ -216,12 +216,6 @@ def test_simulated_gpus_at_work_are_not_free(scenario: str, status: int) -> None
     assert answer.returncode == status, answer.stderr
 
 
-def test_wrong_specification_is_one_clear_error() -> None:
-    answer = run([*CONSOLE, "snapshot", "--simulate", "8xH1000"])
-    assert answer.returncode == 2
-    assert "argument --simulate: there is no card H1000; did you mean H100?" in answer.stderr
-
-
 def test_program_has_spans_with_the_energy_of_simulated_gpus() -> None:
     with Sink() as sink:
         variables = {
