@@ -215,7 +215,7 @@ def libtpu(data: bytes) -> None:
 def tpu_metrics(data: bytes) -> None:
     """The protobuf messages of a TPU's runtime: the same answer to every call, by the whole source."""
     try:
-        samples = [sample._asdict() for sample in messages.samples(data)]
+        samples = messages.samples(data)
     except ValueError:
         return
     answers = dict.fromkeys((*tpu_fields.SAMPLED, *tpu_fields.SLOW), samples)

@@ -28,8 +28,8 @@ def test_gauges_decode_as_protobuf_encodes_them(pairs: list[tuple[Any, Any]]) ->
     sent = pb.TPUMetric(name="n", metrics=[pb.Metric(attribute=key, gauge=gauge) for key, gauge in pairs])
     found = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
     for sample, (attribute, gauge) in zip(found, pairs, strict=True):
-        assert sample.value == getattr(gauge, str(gauge.WhichOneof("value")))
-        assert sample.labels == {attribute.key: getattr(attribute.value, str(attribute.value.WhichOneof("attr")))}
+        assert sample["value"] == getattr(gauge, str(gauge.WhichOneof("value")))
+        assert sample["labels"] == {attribute.key: getattr(attribute.value, str(attribute.value.WhichOneof("attr")))}
 
 
 @PATIENT
@@ -37,11 +37,11 @@ def test_gauges_decode_as_protobuf_encodes_them(pairs: list[tuple[Any, Any]]) ->
 def test_distributions_decode_as_protobuf_encodes_them(buckets: list[int], mean: float) -> None:
     sent = pb.TPUMetric(name="n", metrics=[distribution(buckets, mean, 3.0, 1.5, buffer_size="1MB+")])
     (sample,) = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
-    values = sample.distribution
+    values = sample["distribution"]
     assert values is not None
     assert (values["count"], values["mean"], values["buckets"]) == (sum(buckets), mean, buckets)
     assert values["bounds"] == [3.0 * 1.5**place for place in range(len(buckets) - 1)]
-    assert sample.labels == {"buffer-size": "1MB+"}
+    assert sample["labels"] == {"buffer-size": "1MB+"}
 
 
 @pytest.mark.parametrize(
@@ -59,14 +59,14 @@ def test_distributions_decode_as_protobuf_encodes_them(buckets: list[int], mean:
 def test_distribution_with_invalid_buckets_has_count_and_mean_only(buckets: list[int], options: Any) -> None:
     sent = pb.TPUMetric(name="n", metrics=[distribution(buckets, 5.0, **options)])
     (sample,) = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
-    assert sample.distribution == {"count": sum(buckets), "mean": 5.0}
+    assert sample["distribution"] == {"count": sum(buckets), "mean": 5.0}
 
 
 def test_distribution_with_an_infinite_mean_has_none() -> None:
     sent = pb.TPUMetric(name="n", metrics=[distribution([0, 1, 0], float("inf"))])
     (sample,) = messages.samples(pb.MetricResponse(metric=sent).SerializeToString())
-    assert sample.distribution is not None
-    assert "mean" not in sample.distribution
+    assert sample["distribution"] is not None
+    assert "mean" not in sample["distribution"]
 
 
 @pytest.mark.parametrize("alone", [False, True])

@@ -18,8 +18,14 @@ from opentelemetry.instrumentation.hardware.sources.tpu import addresses, fields
 from opentelemetry.instrumentation.hardware.sources.tpu.device import Devices, TpuDevice
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
 from opentelemetry.instrumentation.hardware.sources.tpu.profiler import MIN_INTERVAL, Profiler
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
-from opentelemetry.instrumentation.hardware.sources.tpu.runtime import Accumulator, Runtime, Samples, merged, statistics
+from opentelemetry.instrumentation.hardware.sources.tpu.runtime import (
+    Accumulator,
+    Runtime,
+    Sample,
+    Samples,
+    merged,
+    statistics,
+)
 from opentelemetry.instrumentation.hardware.sources.tpu.sdk import Values, open_sdk
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from opentelemetry.instrumentation.hardware.drivers.protobuf import classes, parsed, text
 from opentelemetry.instrumentation.hardware.model import Number
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 
 MAX_SAMPLES: Final = 1024  # maximum samples in an answer: several for each device and link of a host
 
@@ -63,8 +62,8 @@ def page(data: bytes) -> str:
     return text(parsed(_CLASSES, "MonitorResponse", data).data)
 
 
-def samples(data: bytes) -> list[Sample]:
-    """Decode the samples of a ``MetricResponse``.
+def samples(data: bytes) -> list[dict[str, Any]]:
+    """Decode the samples of a ``MetricResponse``, each with the fields of :class:`~.runtime.Sample`.
 
     Raises:
         ValueError: The data is not a ``MetricResponse``, or has too many samples.
@@ -73,11 +72,11 @@ def samples(data: bytes) -> list[Sample]:
     if len(metrics) > MAX_SAMPLES:
         raise ValueError(f"it has more than {MAX_SAMPLES} samples")
     return [
-        Sample(
-            dict(_labels(metric.attribute)),
-            _value(metric.gauge),
-            _distribution(metric.distribution) if metric.HasField("distribution") else None,
-        )
+        {
+            "labels": dict(_labels(metric.attribute)),
+            "value": _value(metric.gauge),
+            "distribution": _distribution(metric.distribution) if metric.HasField("distribution") else None,
+        }
         for metric in metrics
     ]
 

@@ -7,6 +7,7 @@ While no program runs, connections are refused; that is not an error.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
@@ -15,7 +16,6 @@ from opentelemetry.instrumentation.hardware.drivers import DriverError, rpc
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Number
 from opentelemetry.instrumentation.hardware.sources.tpu.fields import METRICS
-from opentelemetry.instrumentation.hardware.sources.tpu.protocol import Sample
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 # The statuses for a metric that a runtime does not have.
@@ -26,6 +26,42 @@ _MOST_READINGS: Final = 31  # maximum number of readings for which a failing cal
 _MAX_MICROSECONDS: Final = 1 << 50
 
 Key = TypeVar("Key")
+
+
+class Sample(NamedTuple):
+    """One value or distribution of a runtime metric.
+
+    Attributes:
+        labels: The attributes of the runtime, such as ``device-id``.
+        value: The value of a gauge; None for a distribution, and for a gauge without a finite number.
+        distribution: ``count``, ``mean``, ``buckets`` and ``bounds`` (their upper ends, one fewer), where valid.
+    """
+
+    labels: Mapping[str, str | int]
+    value: Number | None = None
+    distribution: Mapping[str, Any] | None = None
+
+    @property
+    def device(self) -> int | None:
+        """The number of the device, unique over all hosts of a slice; None if there is no plausible number."""
+        labels = self.labels
+        number = labels.get("device-id", labels.get("device_ordinal"))
+        if number is None:
+            number = next((value for value in labels.values() if isinstance(value, int)), None)
+        if isinstance(number, str):
+            number = int(number) if re.fullmatch("[0-9]{1,8}", number) else None
+        return number if number is not None and 0 <= number < 1 << 24 else None
+
+    def label(self, name: str, pattern: str) -> str:
+        """A label in lower case; "" if it does not match the pattern."""
+        text = str(self.labels.get(name, "")).lower()
+        return text if re.fullmatch(pattern, text) else ""
+
+    @property
+    def core_type(self) -> str:
+        """``tensorcore`` or ``sparsecore``; "" if it is not reported."""
+        return self.label("core_type", "[a-z][a-z0-9_]{0,31}")
+
 
 Samples: TypeAlias = "Mapping[str, Sequence[Sample]]"  # by metric of the runtime
 

@@ -28,7 +28,7 @@ class Services:
         self._channels = Channels()
 
     def metric(self, address: str, name: str, skip_node_aggregation: bool) -> list[dict[str, Any]]:
-        """Return the current samples of a runtime metric, as dicts with the fields of :class:`~.protocol.Sample`.
+        """Return the current samples of a runtime metric, as dicts with the fields of :class:`~.runtime.Sample`.
 
         Args:
             address: ``host:port``, or ``unix:`` and a path.
@@ -36,8 +36,7 @@ class Services:
             skip_node_aggregation: Leave out the samples of other processes of the host.
         """
         request = self._messages.metric_request(name, skip_node_aggregation)
-        samples = self._channels.call(address, _METRIC, request, TIMEOUT, self._messages.samples)
-        return [sample._asdict() for sample in samples]
+        return self._channels.call(address, _METRIC, request, TIMEOUT, self._messages.samples)
 
     def monitor(self, address: str, milliseconds: int, level: int) -> str:
         """Return the page that a profiler makes after profiling for some milliseconds."""
