@@ -14,36 +14,37 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses
-from opentelemetry.instrumentation.hardware.sources.tpu.fields import Chip
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import OF_TWO_CORES
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence, pci_chips
 
 
 @pytest.mark.parametrize(
-    ("device", "subsystem", "chip"),
+    ("device", "subsystem", "model", "of_two_cores"),
     [
-        ("0027", "004e", Chip("TPU v2", True)),
-        ("0027", "004f", Chip("TPU v3", True)),
-        ("005e", "", Chip("TPU v4")),
-        ("0063", "", Chip("TPU v5e")),
-        ("0062", "", Chip("TPU v5p")),
-        ("006f", "", Chip("TPU v6e")),
-        ("0076", "", Chip("TPU7x")),
-        ("0027", "0001", None),
-        ("0042", "004e", None),
+        ("0027", "004e", "TPU v2", True),
+        ("0027", "004f", "TPU v3", True),
+        ("005e", "", "TPU v4", False),
+        ("0063", "", "TPU v5e", False),
+        ("0062", "", "TPU v5p", False),
+        ("006f", "", "TPU v6e", False),
+        ("0076", "", "TPU7x", False),
+        ("0027", "0001", "", False),
+        ("0042", "004e", "", False),
     ],
 )
-def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, chip: Any) -> None:
+def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, model: str, of_two_cores: bool) -> None:
     found = pci_chips(Tree(bus(device, 3, subsystem, functions=2)))
-    assert [each.kind for each in found] == ([chip] * 3 if chip else [])
-    if chip:
-        assert found[0].bdf == "0000:00:05.0"
+    assert [*found.values()] == ([model] * 3 if model else [])
+    assert (model in OF_TWO_CORES) == of_two_cores
+    if model:
+        assert next(iter(found)) == "0000:00:05.0"
 
 
 def test_unreadable_pci_devices_are_left_out() -> None:
     files = bus("0063", 4)
     del files["/sys/bus/pci/devices/0000:00:03.0/vendor"]
     assert len(pci_chips(Tree(files))) == 4
-    assert pci_chips(Tree({})) == []
+    assert pci_chips(Tree({})) == {}
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.sources.tpu.presence import PciChip
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import OF_TWO_CORES
 
 
 class TpuDevice(Device):
@@ -51,26 +51,29 @@ class Devices:
     On v2 and v3, two cores share a duty cycle, which is reported for the chip. The runtime does not report which cores
     belong to a chip; it lists both in the same order.
 
+    Args:
+        chips: The models of the chips on the PCI bus, by address.
+
     Attributes:
         whole: Stands for all devices of the host or node.
     """
 
-    def __init__(self, chips: Sequence[PciChip]) -> None:
+    def __init__(self, chips: Mapping[str, str]) -> None:
         self.whole = TpuDevice("tpu", "TPU")
         self.whole.facts = {}
-        self._pci = chips
+        self._model = next(iter(chips.values()), "")
         self._known: dict[tuple[str, str], TpuDevice] = {}
         self._chips: dict[int, TpuDevice] = {}
         self._cores: dict[int, TpuDevice] = {}
         self._unnumbered = [
-            TpuDevice(chip.bdf, f"TPU chip {place}", model=chip.kind.model, address=chip.bdf)
-            for place, chip in enumerate(chips)
+            TpuDevice(address, f"TPU chip {place}", model=model, address=address)
+            for place, (address, model) in enumerate(chips.items())
         ]
 
     def update(self, duty: Iterable[int], memory: Iterable[int]) -> None:
         """Update the devices from the numbers that report a duty cycle, and those that report memory."""
         chips, cores = sorted(duty), sorted(memory)
-        shared = bool(self._pci) and self._pci[0].kind.shares_duty_cycle
+        shared = self._model in OF_TWO_CORES
         if shared and chips:
             self._chips = {number: self._chip(number) for number in chips}
         if cores and not shared:
@@ -86,8 +89,7 @@ class Devices:
 
     def _device(self, id: str, name: str, parent: str = "") -> TpuDevice:  # noqa: A002
         if (id, parent) not in self._known:
-            model = self._pci[0].kind.model if self._pci else ""
-            self._known[id, parent] = TpuDevice(id, name, parent, model)
+            self._known[id, parent] = TpuDevice(id, name, parent, self._model)
         return self._known[id, parent]
 
     def _chip(self, number: int) -> TpuDevice:

@@ -6,7 +6,7 @@ https://github.com/AI-Hypercomputer/cloud-accelerator-diagnostics/blob/main/tpu_
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field, npu_utilization
@@ -113,25 +113,16 @@ MATRIX: Final = npu_utilization("matrix")
 BUSY: Final = npu_utilization("general")
 
 
-class Chip(NamedTuple):
-    """A kind of chip.
-
-    Attributes:
-        model: The name of the chip.
-        shares_duty_cycle: Whether its two cores are separate devices that share a duty cycle.
-    """
-
-    model: str
-    shares_duty_cycle: bool = False
-
-
-# The kinds of chips by PCI device id, with the subsystem id where two kinds have the same device id.
-CHIPS: Final[Mapping[str, Chip]] = {
-    "0027/004e": Chip("TPU v2", True),
-    "0027/004f": Chip("TPU v3", True),
-    "005e": Chip("TPU v4"),
-    "0063": Chip("TPU v5e"),
-    "0062": Chip("TPU v5p"),
-    "006f": Chip("TPU v6e"),
-    "0076": Chip("TPU7x"),
+# The models of chips by PCI device id, with the subsystem id where two models have the same device id.
+MODELS: Final[Mapping[str, str]] = {
+    "0027/004e": "TPU v2",
+    "0027/004f": "TPU v3",
+    "005e": "TPU v4",
+    "0063": "TPU v5e",
+    "0062": "TPU v5p",
+    "006f": "TPU v6e",
+    "0076": "TPU7x",
 }
+
+# Models whose two cores are separate devices that share a duty cycle.
+OF_TWO_CORES: Final = ("TPU v2", "TPU v3")
