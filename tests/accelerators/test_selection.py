@@ -23,10 +23,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sources import npus
 from tests.sources.machines import STRANGER
-from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, moved_files, old_files, program, runtime
-from tests.sources.radeons import DENIED, Equipped, alone, by_amd_smi, rocm
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, moved_files, npu_host, old_files, program, runtime
+from tests.sources.radeons import ALL, DENIED, alone, by_amd_smi, radeon_host, rocm
 from tests.sources.reading import all_of, often
-from tests.sources.tree import Tree
+from tests.sources.tree import Fabricated, Tree
 from tests.support.stage import PATIENT, warnings
 from tests.tools import amdsysfs, fake_nvml, need
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
@@ -248,7 +248,7 @@ def cards(gpus: Sequence[Gpu] = CARDS, more: Files | None = None) -> Files:
 
 def by_files(files: Files, *ids: str) -> Callable[[Path], Machine]:
     labels = {str(number): name for number, name in enumerate(ids or (D, E, F))}
-    return by_source(Amd, lambda: Equipped(files), labels)
+    return by_source(Amd, lambda: radeon_host(files), labels)
 
 
 def given_nodes(*nodes: int) -> Files:
@@ -276,7 +276,7 @@ def parts_by_highest_bits() -> Files:
     return files | {properties: report.replace(f"location_id {place + 1}\n", f"location_id {place | 1 << 28}\n")}
 
 
-def by_rocm_smi() -> Equipped:
+def by_rocm_smi() -> Fabricated:
     """The first two cards by rocm-smi, which counts them in another order."""
     report = {
         f"card{gpu.number}": {
@@ -287,13 +287,12 @@ def by_rocm_smi() -> Equipped:
         for gpu in CARDS[:2]
     }
     files = amdsysfs.machine(CARDS[:2]) | {"/sys/class/drm/version": ""}
-    return Equipped(files, {"rocm-smi": {"-a": json.dumps(report).encode()}})
+    return radeon_host(files, {"rocm-smi": {ALL: json.dumps(report).encode()}})
 
 
-def by_amd_smi_without_addresses() -> Equipped:
+def by_amd_smi_without_addresses() -> Fabricated:
     story = by_amd_smi(7)(0)
-    assert isinstance(story, Equipped)
-    story.tools["amd-smi"].outputs = {**story.tools["amd-smi"].outputs, "static": b"[]"}
+    story.tools["amd-smi"].prints = {**story.tools["amd-smi"].prints, "static --json": b"[]"}
     story.tree.files |= amdsysfs.topology(CARDS)
     return story
 
@@ -301,21 +300,21 @@ def by_amd_smi_without_addresses() -> Equipped:
 # -- Trainium: two devices of four cores each; the program uses 0 and 1, its child 4, another program 6 and 7
 
 
-def trn2(*, files: bool = True, nodes: Sequence[int] = (), own: bool = True, **hardware: object) -> Npus:
+def trn2(*, files: bool = True, nodes: Sequence[int] = (), own: bool = True, **hardware: object) -> Fabricated:
     ranks = [runtime(STRANGER, (0, 1), 1), runtime(CHILD, (4,), 1, "rank-1")] if own else []
     report = npus.report([*ranks, runtime(4242, (6, 7), 1)], 2, 1, {**npus.TRN2, **hardware})
     known = moved_files(2, 8, 1) if files else {"/sys/module/neuron/initstate": "live\n"}
     given = {f"/dev/neuron{number}": "" for number in nodes}
-    return Npus(npus.HOST | known | given | program(CHILD), npus.lines(report))
+    return npu_host(npus.HOST | known | given | program(CHILD), npus.lines(report))
 
 
-def trn1_that_names_no_device() -> Npus:
+def trn1_that_names_no_device() -> Fabricated:
     report = npus.report([runtime(STRANGER, (0, 3), 1)], 0, 1, npus.TRN1)
-    return Npus(npus.HOST | {"/sys/module/neuron/initstate": "live\n"} | program(), npus.lines(report))
+    return npu_host(npus.HOST | {"/sys/module/neuron/initstate": "live\n"} | program(), npus.lines(report))
 
 
-def trn1_without_a_tool() -> Npus:
-    return Npus(npus.HOST | old_files(2, 2, 1) | program(), None)
+def trn1_without_a_tool() -> Fabricated:
+    return npu_host(npus.HOST | old_files(2, 2, 1) | program(), None)
 
 
 NEURON = {
@@ -330,9 +329,9 @@ NEURON = {
 # -- Graphcore: four IPUs; the program uses the first one, its child the second one, another program the third one
 
 
-def ipus() -> Npus:
+def ipus() -> Fabricated:
     report = [npus.c2(number, 1, pid) for number, pid in enumerate((STRANGER, CHILD, 4242, None))]
-    return Npus(npus.HOST | IPU_DEVICES | program(CHILD), npus.lines(report), folder="/opt/poplar/python")
+    return npu_host(npus.HOST | IPU_DEVICES | program(CHILD), npus.lines(report))
 
 
 MACHINES: Mapping[str, Callable[[Path], Machine]] = {
@@ -719,12 +718,12 @@ def test_unknown_word_is_warned_of_after_the_first_report_of_a_tool(
     kind: type[Source], caplog: pytest.LogCaptureFixture
 ) -> None:
     drivers = trn2(files=False) if kind is Trainium else ipus()
-    assert drivers.output is not None
-    lines, drivers.output.lines = drivers.output.lines, []
+    output = drivers.tools["gcipuinfo"]  # also that of the other tool
+    lines, output.lines = output.lines, []
     with opened(kind, drivers, "0,7", {}) as source:
         often(source)
         assert not warnings(caplog), "the devices are not known yet"
-        drivers.output.lines = lines
+        output.lines = lines
         often(source)
         often(source)
     assert len(warnings(caplog)) == 1
@@ -746,7 +745,7 @@ BUS = "\n".join(
 def test_word_for_a_gpu_of_another_vendor_is_not_warned_of(
     caplog: pytest.LogCaptureFixture, devices: str, warns: bool
 ) -> None:
-    drivers = Equipped(cards(CARDS[:1], {"/proc/bus/pci/devices": BUS}))
+    drivers = radeon_host(cards(CARDS[:1], {"/proc/bus/pci/devices": BUS}))
     with opened(Amd, drivers, devices, {}) as source:
         assert reported(source) == ({E} if "0," in devices else set())
     assert bool(warnings(caplog)) == warns
@@ -805,7 +804,7 @@ def test_nvml_makes_no_calls_for_devices_that_are_not_chosen(gpus: FakeNvml) -> 
 
 @linux
 def test_amdgpu_files_of_cards_that_are_not_chosen_are_not_read() -> None:
-    drivers = Equipped(cards((*CARDS[:2], replace(CARDS[2], asleep=True))))
+    drivers = radeon_host(cards((*CARDS[:2], replace(CARDS[2], asleep=True))))
     with opened(Amd, drivers, "1", {}) as source:
         reported(source)
         files_read = [path for path in drivers.tree.asked if path.startswith((CARDS[1].folder, CARDS[2].folder))]
@@ -832,12 +831,12 @@ def used(*parts: tuple[Gpu, int, int]) -> Files:
 
 @linux
 def test_amdgpu_card_is_reported_from_its_first_use_on() -> None:
-    drivers = Equipped(cards())
+    drivers = radeon_host(cards())
     with opened(Amd, drivers, "process", {}) as source:
         assert reported(source) == set()
-        drivers.become(Equipped(cards(CARDS, used((CARDS[1], 0, 4096)))))
+        drivers.become(radeon_host(cards(CARDS, used((CARDS[1], 0, 4096)))))
         assert reported(source) >= {D}
-        drivers.become(Equipped(cards()))
+        drivers.become(radeon_host(cards()))
         assert reported(source) == {D}
 
 
@@ -853,7 +852,7 @@ def test_rocm_smi_card_in_use_is_reported() -> None:
 @linux
 def test_amdgpu_memory_of_parts_is_added_to_their_card() -> None:
     use = used((PARTED[1], 0, 1000), (PARTED[1], 5, 20000), (PARTED[0], 5, 0))
-    with opened(Amd, Equipped(cards(PARTED, {**HOST, **alone(), **use})), "process", {}) as source:
+    with opened(Amd, radeon_host(cards(PARTED, {**HOST, **alone(), **use})), "process", {}) as source:
         found = all_of(source).items()
         memory = {series.attributes["hw.id"]: value for series, value in found if "process." in series.metric.name}
         assert memory == {E: 21_000}
@@ -866,7 +865,7 @@ def test_process_use_of_other_devices_is_not_reported(gpus: FakeNvml) -> None:
     use = used(*((card, 0, 4096) for card in CARDS))
     for context, ids in (
         (by_library(gpus, "0"), {FIRST}),
-        (opened(Amd, Equipped(cards(CARDS, use)), "0", {}), {D}),
+        (opened(Amd, radeon_host(cards(CARDS, use)), "0", {}), {D}),
         (opened(Graphcore, ipus(), "1,3", {}), {"ipu1"}),
         (opened(Graphcore, ipus(), "all", {}), {"ipu0", "ipu1"}),
     ):
@@ -917,11 +916,11 @@ def test_missing_says_nothing_of_devices_that_are_not_chosen(gpus: FakeNvml) -> 
 
 @linux
 def test_suspended_amd_card_is_chosen_by_its_uuid_and_not_woken(caplog: pytest.LogCaptureFixture) -> None:
-    drivers = Equipped(cards((CARDS[0], replace(CARDS[1], asleep=True), CARDS[2])))
+    drivers = radeon_host(cards((CARDS[0], replace(CARDS[1], asleep=True), CARDS[2])))
     with opened(Amd, drivers, f"GPU-{D}", {}) as source:
         assert reported(source) == set()
         assert [each for each in source.unsupported if "is suspended, and is not woken" in each]
-        drivers.become(Equipped(cards()))
+        drivers.become(radeon_host(cards()))
         assert reported(source) == {D}
     assert not warnings(caplog)
 
@@ -929,10 +928,10 @@ def test_suspended_amd_card_is_chosen_by_its_uuid_and_not_woken(caplog: pytest.L
 @linux
 def test_suspended_amd_cards_without_a_known_uuid_are_read_once_awake() -> None:
     asleep = without_kfd((CARDS[0], replace(CARDS[1], asleep=True), replace(CARDS[2], asleep=True)))
-    drivers = Equipped(asleep)
+    drivers = radeon_host(asleep)
     with opened(Amd, drivers, f"GPU-{F}", {}) as source:
         assert reported(source) == set()
-        drivers.become(Equipped(without_kfd()))
+        drivers.become(radeon_host(without_kfd()))
         assert reported(source) == {D, F}, "either may be the selected one"
         assert reported(source) == {F}
 
@@ -950,7 +949,7 @@ def test_neuron_files_say_the_same_of_one_device_as_of_all() -> None:
 @linux
 def test_ipu_board_is_reported_with_one_of_its_ipus() -> None:
     devices = [npus.c600(number, 1) for number in range(2)]
-    drivers = Npus(npus.HOST | IPU_DEVICES | program(), npus.lines(devices), folder="/opt/poplar/python")
+    drivers = npu_host(npus.HOST | IPU_DEVICES | program(), npus.lines(devices))
     with opened(Graphcore, drivers, "1", {}) as source:
         assert {each for each in reported(source) if each.startswith("board-")} == {"board-0063.0063.822391"}
 

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.sources.radeons import Equipped
+from tests.sources.radeons import radeon_host
 from tests.support.children import run
 from tests.support.commands import otel_hardware
 from tests.tools import amdsysfs, fake_nvml, need
@@ -361,7 +361,7 @@ AMD_CASES = {
 @contextmanager
 def machine_with(files: amdsysfs.Files) -> Iterator[None]:
     commands()  # one of them has a subclass of Drivers
-    with patch.object(found, "Drivers", lambda: Equipped(files)):
+    with patch.object(found, "Drivers", lambda: radeon_host(files)):
         yield
 
 

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from errno import EACCES, ENODEV
-from typing import cast
 
 from tests.sources.machines import STRANGER, Files, Story
-from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, program
-from tests.sources.radeons import FakeTool
+from tests.sources.npus import CHILD, CONTAINER, HOST, npu_host, program
 from tests.sources.tree import Fabricated, Speaking, Tree
-
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
-from opentelemetry.instrumentation.hardware.model import Unavailable
 
 DRM = "/sys/class/drm"
 ACCEL = "/sys/class/accel"
@@ -409,8 +404,8 @@ HL_COLUMNS = (
 )
 
 
-def hl_smi(*rows: str, heading: str = HL_COLUMNS) -> Speaking:
-    return Speaking([line.encode() for line in (heading, *rows)])
+def hl_smi(*rows: str, heading: str = HL_COLUMNS, printed: bytes = HL_HELP) -> Speaking:
+    return Speaking([line.encode() for line in (heading, *rows)], prints={"-h": printed})
 
 
 def gaudi3(number: int, tick: int, **more: str) -> str:
@@ -435,21 +430,6 @@ def gaudi3(number: int, tick: int, **more: str) -> str:
     return ", ".join(cells.values())
 
 
-class Habana(Npus):
-    """A machine with hl-smi."""
-
-    def __init__(
-        self, files: Mapping[str, str | bytes | OSError], output: Speaking | None, up: float, printed: bytes = HL_HELP
-    ) -> None:
-        super().__init__(dict(files), output, up)
-        self.printed = printed
-
-    def command(self, tool: Tool) -> Command:
-        if self.output is None:
-            raise Unavailable(f"{tool.name} is not installed", tool.fix)
-        return cast(Command, FakeTool({"-h": self.printed}))
-
-
 HABANA = {"/sys/module/habanalabs/initstate": "live\n"}
 
 
@@ -462,7 +442,7 @@ def server(tick: int) -> Fabricated:
     """Two Gaudi 3; the program uses the first one, and the second one is not listed from the second tick on."""
     rows = [gaudi3(0, tick)] + ([gaudi3(1, 0, utilization="N/A", power="0 W")] if not tick else [])
     files = {**HABANA, **accel(0), **accel(1), **program(CHILD), f"/proc/{CHILD}/fd/4": "/dev/accel/accel0"}
-    return Habana({**HOST, **files}, hl_smi(*rows), 1000.0 + 40 * tick)
+    return npu_host({**HOST, **files}, hl_smi(*rows), 1000.0 + 40 * tick)
 
 
 def old_gaudi(tick: int) -> Fabricated:
@@ -471,12 +451,12 @@ def old_gaudi(tick: int) -> Fabricated:
     cells = gaudi3(0, tick, name="HL-225", serial="N/A").split(", ")[:11]
     if tick == 2:
         cells[7:] = ["N/A"] * 4
-    output = hl_smi("WARNING: firmware is old", ", ".join([*cells, "40 C"]), heading=heading)
-    return Habana({**HOST, **HABANA, **program()}, output, 1000.0 + 10 * tick, b"-Q <types>\n")
+    output = hl_smi("WARNING: firmware is old", ", ".join([*cells, "40 C"]), heading=heading, printed=b"-Q <types>\n")
+    return npu_host({**HOST, **HABANA, **program()}, output, 1000.0 + 10 * tick)
 
 
 def no_tool(tick: int) -> Fabricated:
-    return Habana({**HOST, **HABANA, **program()}, None, 1000.0 + 10 * tick)
+    return npu_host({**HOST, **HABANA, **program()}, None, 1000.0 + 10 * tick)
 
 
 CARDS = (

@@ -4,73 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from tests.sources.machines import SPARSE, Story
 from tests.sources.tree import Fabricated, Speaking
 
-from opentelemetry.instrumentation.hardware.drivers.child import Output
-from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
-from opentelemetry.instrumentation.hardware.model import Unavailable
 
-
-class FakeMacmon(Speaking):
+def fake_macmon(version: str, lines: list[bytes] | Exception) -> Speaking:
     """A version of macmon."""
-
-    def __init__(self, version: str, lines: list[bytes] | Exception) -> None:
-        super().__init__(lines)
-        self.version = version
-
-    def run(self, arguments: list[str], seconds: float) -> Output:
-        assert arguments == ["--version"]
-        return Output(0, f"macmon {self.version}\n".encode())
-
-    def open(self, arguments: list[str], period: float, document: str = "") -> None:
-        chip = tuple(map(int, self.version.split("."))) >= (0, 6, 1)
-        assert arguments == ["pipe", "-i", "5000", *(["--soc-info"] if chip else [])]
+    soc = ["--soc-info"] if tuple(map(int, version.split("."))) >= (0, 6, 1) else []
+    printed = {"--version": f"macmon {version}\n".encode()}
+    return Speaking(lines, prints=printed, expects=["pipe", "-i", "5000", *soc])
 
 
-class FakeTool:
-    """A tool that prints its output if its arguments are right."""
-
-    def __init__(self, arguments: list[str], output: bytes) -> None:
-        self.arguments = arguments
-        self.output = output
-
-    def run(self, arguments: list[str], seconds: float) -> Output:
-        return Output(0, self.output) if arguments == self.arguments else Output(64, b"", b"usage: ...\n")
-
-
-class Mac(Fabricated):
-    """The drivers of a Mac with some tools."""
-
-    def __init__(self, system: str = "Darwin", **tools: FakeMacmon | FakeTool) -> None:
-        super().__init__(None, {"platform": {"system": system}})
-        self.tools = tools
-
-    def command(self, tool: Tool) -> Command:
-        if tool.name not in self.tools:
-            raise Unavailable(f"{tool.name} is not installed", tool.fix)
-        return cast(Command, CurrentTool(self, tool.name))
-
-    def stream(self, tool: Tool) -> StreamingCommand:
-        return cast(StreamingCommand, CurrentTool(self, tool.name))
-
-    def become(self, other: Fabricated) -> None:
-        super().become(other)
-        self.tools = cast(Mac, other).tools
-
-
-class CurrentTool:
-    """A tool of a Mac as it is at the current tick."""
-
-    def __init__(self, mac: Mac, name: str) -> None:
-        self._mac = mac
-        self._name = name
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        return cast("Callable[..., Any]", getattr(self._mac.tools[self._name], method))
+def mac(system: str = "Darwin", **tools: Speaking) -> Fabricated:
+    """A Mac with some tools."""
+    return Fabricated(None, {"platform": {"system": system}}, tools)
 
 
 # -- apple_gpu_stats
@@ -174,12 +123,12 @@ def _soc(chip: str, *labels: str) -> dict[str, Any]:
     return {"soc": soc | dict(zip(("ecpu_label", "pcpu_label"), labels))}
 
 
-def macmon(version: str, document: Callable[[int, int], Mapping[str, Any]]) -> Callable[[int], Mac]:
+def macmon(version: str, document: Callable[[int, int], Mapping[str, Any]]) -> Callable[[int], Fabricated]:
     """A Mac with macmon, which prints one line at the first tick and two at the others."""
 
-    def story(tick: int) -> Mac:
+    def story(tick: int) -> Fabricated:
         lines = [json.dumps(document(tick, line)).encode() for line in ((0, 1) if tick else (0,))]
-        return Mac(macmon=FakeMacmon(version, lines))
+        return mac(macmon=fake_macmon(version, lines))
 
     return story
 
@@ -236,11 +185,12 @@ def accelerator(kind: str, model: str, statistics: Mapping[str, int]) -> str:
     )
 
 
-IOREG = ["-a", "-r", "-d", "1", "-w", "0", "-c", "IOAccelerator"]
+def _ioreg(printed: bytes) -> Speaking:
+    return Speaking(prints={"-a -r -d 1 -w 0 -c IOAccelerator": printed})
 
 
-def registry(kind: str, model: str, document: Callable[[int], Mapping[str, int]]) -> Callable[[int], Mac]:
-    return lambda tick: Mac(ioreg=FakeTool(IOREG, plist(accelerator(kind, model, document(tick)))))
+def registry(kind: str, model: str, document: Callable[[int], Mapping[str, int]]) -> Callable[[int], Fabricated]:
+    return lambda tick: mac(ioreg=_ioreg(plist(accelerator(kind, model, document(tick)))))
 
 
 def agx(tick: int) -> Mapping[str, int]:
@@ -259,33 +209,33 @@ def intel(tick: int) -> Mapping[str, int]:
     return {"Device Utilization %": 240, "vramUsedBytes": 1_000_000, "In use system memory": 5_000_000}
 
 
-def broken(tick: int) -> Mac:
+def broken(tick: int) -> Fabricated:
     """A macmon that does not support this chip; ioreg works."""
     sentence = "macmon exited: thread 'main' panicked at src/sources.rs: no such voltage-states5-sram"
     ended = ChildProcessError(sentence)
-    return Mac(
-        macmon=FakeMacmon("0.6.1", ended),
-        ioreg=FakeTool(IOREG, plist(accelerator("AGXAcceleratorG17P", "Apple M5", agx(tick)))),
+    return mac(
+        macmon=fake_macmon("0.6.1", ended),
+        ioreg=_ioreg(plist(accelerator("AGXAcceleratorG17P", "Apple M5", agx(tick)))),
     )
 
 
-def stats(arguments: list[str], document: Callable[[int], Mapping[str, Any]]) -> Callable[[int], Mac]:
-    return lambda tick: Mac(apple_gpu_stats=FakeTool(arguments, json.dumps(document(tick)).encode() + b"\n"))
+def stats(arguments: str, document: Callable[[int], Mapping[str, Any]]) -> Callable[[int], Fabricated]:
+    return lambda tick: mac(apple_gpu_stats=Speaking(prints={arguments: json.dumps(document(tick)).encode() + b"\n"}))
 
 
-def elsewhere(tick: int) -> Mac:
+def elsewhere(tick: int) -> Fabricated:
     """A Linux machine with a program named ioreg."""
-    return Mac("Linux", ioreg=FakeTool(IOREG, b""))
+    return mac("Linux", ioreg=_ioreg(b""))
 
 
-def placed(tick: int) -> Mac:
+def placed(tick: int) -> Fabricated:
     """A machine that is not a Mac, with the path of a tool in the settings."""
-    return Mac("Linux", ioreg=FakeTool(IOREG, plist(accelerator("AGXAcceleratorG13X", "Apple M1 Pro", agx(tick)))))
+    return mac("Linux", ioreg=_ioreg(plist(accelerator("AGXAcceleratorG13X", "Apple M1 Pro", agx(tick)))))
 
 
 MACS = (
-    Story("apple", "stats-1", "made up: apple_gpu_stats of wandb 0.16 on an M1", stats(["--json"], first_generation)),
-    Story("apple", "stats-2", "made up: apple_gpu_stats of wandb 0.17 on an M2 Pro", stats([], second_generation)),
+    Story("apple", "stats-1", "made up: apple_gpu_stats of wandb 0.16 on an M1", stats("--json", first_generation)),
+    Story("apple", "stats-2", "made up: apple_gpu_stats of wandb 0.17 on an M2 Pro", stats("", second_generation)),
     *(
         Story("apple", f"macmon-{version}", f"made up: macmon {version}", macmon(version, document))
         for version, document in MACMONS.items()

@@ -6,16 +6,17 @@ The values are invented, the formats are recorded or documented.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from tests.sources.machines import SPARSE, STRANGER, Story
 from tests.sources.tree import Fabricated, Speaking, Tree
 
-from opentelemetry.instrumentation.hardware.drivers import T
-from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
-from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.sources.trainium import Trainium
 
 CHILD = STRANGER + 1
 
@@ -34,32 +35,11 @@ def program(*children: int, opens: str = "/dev/null") -> Files:
     return files
 
 
-class Npus(Fabricated):
-    """Drivers of a machine: files, and a streaming tool or None."""
-
-    def __init__(self, files: Files, output: Speaking | None, up: float = 1000.0, folder: str | None = None) -> None:
-        super().__init__(Tree(files, up=up), {"psutil": {}})
-        self.output = output
-        self._folder = folder
-
-    def stream(self, tool: Tool) -> StreamingCommand:
-        if self.output is None:
-            raise Unavailable(f"{tool.name} is not installed", tool.fix)
-        return cast(StreamingCommand, self.output)
-
-    def custom(self, name: str, make: Callable[[], T]) -> T:
-        return cast(T, self)
-
-    def folder(self) -> str:
-        if self._folder is None:
-            raise Unavailable("there is no Python module gcipuinfo", "install it")
-        return self._folder
-
-    def become(self, other: Fabricated) -> None:
-        super().become(other)
-        assert isinstance(other, Npus)
-        if self.output is not None and other.output is not None:
-            self.output.lines, self.output.begins = other.output.lines, other.output.begins
+def npu_host(files: Files, output: Speaking | None, up: float = 1000.0) -> Fabricated:
+    """A machine with these files, and the tool that prints this; None if no tool is installed."""
+    tools = {} if output is None else dict.fromkeys(("gcipuinfo", "hl-smi", "neuron-monitor"), output)
+    libraries = {"gcipuinfo": SimpleNamespace(folder=lambda: "/opt/poplar/python")}
+    return Fabricated(Tree(files, up=up), {"psutil": {}}, tools, libraries)
 
 
 def lines(*documents: object) -> Speaking:
@@ -126,22 +106,37 @@ def c600(number: int, tick: int, pid: int | None = None) -> Mapping[str, str]:
     return words if pid is None else {**words, "user process id": str(pid)}
 
 
-def cards(tick: int) -> Npus:
+def cards(tick: int) -> Fabricated:
     """Two cards of two IPUs; three are used, by the program, its child and another program."""
     pids = (STRANGER, CHILD, 4242, None)
     output = [c2(number, tick, pid if tick else None) for number, pid in enumerate(pids)]
     files = HOST | IPU_DEVICES | program(CHILD, opens="/dev/ipu0")
-    return Npus(files, lines(output), 1000.0 + 10 * tick, "/opt/poplar/python")
+    return npu_host(files, lines(output), 1000.0 + 10 * tick)
 
 
-def pcie(tick: int) -> Npus:
+def pcie(tick: int) -> Fabricated:
     """Two C600 cards in a container. The program uses one of them; the other one is removed."""
     output = [c600(number, tick, 31337) for number in range(2 if tick < 2 else 1)]
     files = CONTAINER | {"/dev/ipu0": "", "/dev/ipu1": ""} | program(opens="/dev/ipu0")
-    return Npus(files, lines(output), 1000.0 + 10 * tick, "/opt/poplar/python")
+    return npu_host(files, lines(output), 1000.0 + 10 * tick)
 
 
 # -- Trainium and Inferentia
+
+
+def open_trainium(
+    drivers: Drivers, pid: int = STRANGER, settings: Mapping[str, Any] | None = None, **more: Any
+) -> Trainium:
+    """The source of these machines, which is open."""
+    source = Trainium(SourceContext(Config.read(settings or {}, {}), drivers, pid, **more))
+    source.open()
+    return source
+
+
+def reports_of(*runtimes: Mapping[str, Any], devices: int = 1, tick: int = 1) -> Speaking:
+    """A neuron-monitor that prints one report of a trn1."""
+    return lines(report(runtimes, devices, tick, TRN1))
+
 
 NEURON = "/sys/devices/virtual/neuron_device"
 
@@ -305,24 +300,24 @@ TRN2 = {
 }
 
 
-def trn1(tick: int) -> Npus:
+def trn1(tick: int) -> Fabricated:
     """Tools of 2023, without sysfs files; the program uses two cores."""
     output = report([runtime(STRANGER, (0, 1), tick)], 1, tick, TRN1)
     files = HOST | {"/dev/neuron0": "", "/sys/module/neuron/initstate": "live\n"} | program(opens="/dev/neuron0")
-    return Npus(files, lines(output), 1000.0 + 10 * tick)
+    return npu_host(files, lines(output), 1000.0 + 10 * tick)
 
 
-def trn2(tick: int) -> Npus:
+def trn2(tick: int) -> Fabricated:
     """Two devices of four logical cores, sysfs files in new places; two ranks of the program, and another program."""
     ranks = [runtime(STRANGER, (0, 1), tick, v3d=True), runtime(CHILD, (4,), tick, "my_app", v3d=True)]
     others = [runtime(4242, (6, 7), tick, "their_app", v3d=True)]
     garbage = [b"time=2026 level=warning msg=slow", b'{"neuron_runtime_data": ['] if tick == 1 else []
     line = json.dumps(report([*ranks, *others], 2, tick, TRN2)).encode()
     files = HOST | moved_files(2, 8, tick) | program(CHILD, opens="/dev/neuron0")
-    return Npus(files, Speaking([*garbage, line]), 1000.0 + 10 * tick)
+    return npu_host(files, Speaking([*garbage, line]), 1000.0 + 10 * tick)
 
 
-def groups_with_errors(tick: int) -> Npus:
+def groups_with_errors(tick: int) -> Fabricated:
     """Report groups with errors and a tool that falls silent, in a container where only tags identify runtimes."""
     ours = runtime(77, (0, 1), tick, "rank-0")
     other = runtime(78, (2, 3), tick, "rank-1")
@@ -331,19 +326,19 @@ def groups_with_errors(tick: int) -> Npus:
     output: Speaking = lines(report([ours, other], 2, tick, TRN1))
     if tick == 1:
         output = Speaking(TimeoutError("neuron-monitor printed nothing for 3 periods"))
-    return Npus(
+    return npu_host(
         CONTAINER | old_files(2, 2, tick, ecc=False) | program(opens="/dev/neuron0"), output, 1000.0 + 10 * tick
     )
 
 
-def no_tool(tick: int) -> Npus:
+def no_tool(tick: int) -> Fabricated:
     """An image without the tool: only sysfs files."""
-    return Npus(HOST | old_files(2, 2, tick) | program(), None, 1000.0 + 10 * tick)
+    return npu_host(HOST | old_files(2, 2, tick) | program(), None, 1000.0 + 10 * tick)
 
 
-def nothing(tick: int) -> Npus:
+def nothing(tick: int) -> Fabricated:
     """A machine with neither IPUs nor Neuron devices."""
-    return Npus({**HOST, "/dev/null": "", "/sys/module/nvme/initstate": "live\n"}, None)
+    return npu_host({**HOST, "/dev/null": "", "/sys/module/nvme/initstate": "live\n"}, None)
 
 
 NPUS = (

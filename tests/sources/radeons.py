@@ -3,56 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from errno import EBUSY, ENODEV, EPERM
-from typing import Any, cast
+from typing import Any
 
 from tests.sources.machines import STRANGER, Story
 from tests.sources.npus import CONTAINER, HOST
-from tests.sources.tree import Fabricated, Tree
+from tests.sources.tree import Fabricated, Speaking, Tree
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, attribute_table, number_of, table
-
-from opentelemetry.instrumentation.hardware.drivers.child import Output
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
-from opentelemetry.instrumentation.hardware.model import Unavailable
 
 BUSY = OSError(EBUSY, "Device or resource busy")
 GONE = OSError(ENODEV, "No such device")
 DENIED = OSError(EPERM, "Operation not permitted")
 
-
-class FakeTool:
-    """A tool: its output by its first argument. An exception is raised."""
-
-    def __init__(self, outputs: Mapping[str, bytes | Exception]) -> None:
-        self.outputs = outputs
-
-    def run(self, arguments: list[str], seconds: float) -> Output:
-        output = self.outputs[arguments[0]]
-        if isinstance(output, Exception):
-            raise output
-        return Output(0, output, b"")
+ALL = "-a --showmeminfo vram --json"  # arguments of rocm-smi
 
 
-class Equipped(Fabricated):
-    """The drivers of a made-up machine with AMD's tools."""
-
-    def __init__(self, files: Files, tools: Mapping[str, Mapping[str, bytes | Exception]] | None = None) -> None:
-        super().__init__(Tree({**HOST, **alone(), **files}, up=1000.0))
-        self.tools = {name: FakeTool(outputs) for name, outputs in (tools or {}).items()}
-
-    def command(self, tool: Tool) -> Command:
-        if tool.name not in self.tools:
-            raise Unavailable(f"{tool.name} is not installed", tool.fix)
-        return cast(Command, self.tools[tool.name])
-
-    def become(self, other: Fabricated) -> None:
-        super().become(other)
-        assert isinstance(other, Equipped)
-        for name, tool in other.tools.items():
-            self.tools[name].outputs = tool.outputs
+def radeon_host(files: Files, tools: Mapping[str, Mapping[str, bytes | Exception]] | None = None) -> Fabricated:
+    """A machine with these files, and AMD's tools with what they print by their arguments."""
+    installed = {name: Speaking(prints=prints) for name, prints in (tools or {}).items()}
+    return Fabricated(Tree({**HOST, **alone(), **files}, up=1000.0), tools=installed)
 
 
 def alone() -> Files:
@@ -60,8 +32,8 @@ def alone() -> Files:
     return {f"/proc/{STRANGER}/task/{STRANGER}/children": "", f"/proc/{STRANGER}/fd/0": "/dev/null"}
 
 
-def at(tick: int, files: Files) -> Equipped:
-    made = Equipped(files)
+def at(tick: int, files: Files) -> Fabricated:
+    made = radeon_host(files)
     made.tree.up = 1000.0 + 10 * tick
     return made
 
@@ -315,7 +287,7 @@ def rocm(version: str, tick: int) -> dict[str, Any]:
     return {"card1": {**second, **numbered}, "card0": {**first, **numbered}, "system": system}
 
 
-def by_rocm_smi(version: str) -> Any:
+def by_rocm_smi(version: str) -> Callable[[int], Fabricated]:
     warning = b"" if version[0] == "5" else b"WARNING: AMD GPU device(s) is/are in a low-power state. [power]\n"
 
     def story(tick: int) -> Fabricated:
@@ -323,7 +295,7 @@ def by_rocm_smi(version: str) -> Any:
         if tick == 2:  # the driver lost them
             document = {"system": document["system"]}
         printed = (warning if tick < 2 else b"WARNING: No AMD GPUs specified\n") + json.dumps(document).encode() + b"\n"
-        return Equipped(amdsysfs.module(), {"rocm-smi": {"-a": printed}})
+        return radeon_host(amdsysfs.module(), {"rocm-smi": {ALL: printed}})
 
     return story
 
@@ -378,7 +350,7 @@ def _entry(number: int, tick: int) -> dict[str, Any]:
     }
 
 
-def by_amd_smi(version: int) -> Any:
+def by_amd_smi(version: int) -> Callable[[int], Fabricated]:
     def story(tick: int) -> Fabricated:
         entries = [_entry(0, tick)]
         absent = {"gpu": 1, "usage": "N/A", "power": "N/A", "temperature": {"edge": "N/A", "hotspot": _unit(0, "C")}}
@@ -406,8 +378,11 @@ def by_amd_smi(version: int) -> Any:
             b"Failed to open file: /sys/class/drm//device/max_link_width \nWARNING: User is missing groups [render]\n"
         )
         metric, facts = (each if version < 7 else {"gpu_data": each} for each in (entries, static))
-        tools = {"metric": noise + json.dumps(metric, indent=4).encode(), "static": json.dumps(facts).encode()}
-        return Equipped(amdsysfs.module(), {"amd-smi": tools})
+        prints = {
+            "metric --json": noise + json.dumps(metric, indent=4).encode(),
+            "static --json": json.dumps(facts).encode(),
+        }
+        return radeon_host(amdsysfs.module(), {"amd-smi": prints})
 
     return story
 

@@ -15,9 +15,7 @@ from tests.sources.reading import all_of, opened, series_of
 from tests.sources.tree import Fabricated, Speaking, Tree
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers, T
-from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
+from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu import fields
@@ -56,28 +54,12 @@ class SdkChild(Speaking):
         assert arguments[:2] == ["-I", "-c"]
 
 
-class Cloud(Fabricated):
-    """Drivers of a machine with TPUs."""
-
-    def __init__(
-        self, files: dict[str, Any], servers: Mapping[str, Any], lines: list[bytes] | Exception | None = None
-    ) -> None:
-        super().__init__(Tree(files))
-        self.services = FakeServices(servers)
-        self.child = SdkChild(lines or [])
-
-    def custom(self, name: str, make: object) -> T:  # type: ignore[type-var]
-        assert name == "tpu"
-        return cast(T, self.services)
-
-    def stream(self, tool: Tool) -> StreamingCommand:
-        return cast(StreamingCommand, self.child)
-
-    def become(self, other: Fabricated) -> None:
-        super().become(other)
-        assert isinstance(other, Cloud)
-        self.services.servers = other.services.servers
-        self.child.lines = other.child.lines
+def tpu_host(
+    files: dict[str, Any], servers: Mapping[str, Any], lines: list[bytes] | Exception | None = None
+) -> Fabricated:
+    """A machine with TPUs: its files, the answers of services by address, and the lines of libtpu's SDK."""
+    tools, libraries = {"libtpu": SdkChild(lines or [])}, {"tpu": FakeServices(servers)}
+    return Fabricated(Tree(files), tools=tools, libraries=libraries)
 
 
 # -- answers
@@ -156,40 +138,40 @@ Infeed percentage: 0.000% (avg), 0.000% (min), 0.000% (max)
 """
 
 
-def _v5e(tick: int) -> Cloud:
-    return Cloud(bus("0063", 4), {HERE: busy_answers([0, 1, 2, 3], tick)})
+def _v5e(tick: int) -> Fabricated:
+    return tpu_host(bus("0063", 4), {HERE: busy_answers([0, 1, 2, 3], tick)})
 
 
-def _v3(tick: int) -> Cloud:
+def _v3(tick: int) -> Fabricated:
     """An older runtime, which numbers devices; the two cores of a chip share one duty cycle."""
     answers = busy_answers([0, 1, 2, 3, 4, 5, 6, 7], tick, [0, 1, 2, 3])
-    return Cloud(
+    return tpu_host(
         bus("0027", 4, "004f"),
         {HERE: {name: answers[name] for name in (fields.DUTY_CYCLE, fields.MEMORY_TOTAL, fields.MEMORY_USED)}},
     )
 
 
-def _v4(tick: int) -> Cloud:
+def _v4(tick: int) -> Fabricated:
     """The second host of a slice; device numbers run over the whole slice."""
-    return Cloud(bus("005e", 4), {HERE: busy_answers([8, 9, 12, 13], tick, hbm=32)})
+    return tpu_host(bus("005e", 4), {HERE: busy_answers([8, 9, 12, 13], tick, hbm=32)})
 
 
-def _two_programs(tick: int) -> Cloud:
+def _two_programs(tick: int) -> Fabricated:
     """One PCI function per core, and one process per chip; one of them hangs at first."""
     servers: dict[str, Any] = {
         "localhost:8431": busy_answers([0, 1], tick, hbm=96),
         "localhost:8432": DriverError(4, "timed out after 0.5 s") if tick == 0 else busy_answers([2, 3], tick, hbm=96),
     }
-    return Cloud(bus("0076", 2, functions=2), servers)
+    return tpu_host(bus("0076", 2, functions=2), servers)
 
 
-def _starting_and_ending(tick: int) -> Cloud:
+def _starting_and_ending(tick: int) -> Fabricated:
     """A TPU that is idle, then used by a program, then idle again."""
     answers: Any = busy_answers([0], tick) if tick == 1 else REFUSED
-    return Cloud(bus("006f", 1), {HERE: answers})
+    return tpu_host(bus("006f", 1), {HERE: answers})
 
 
-def _implausible(tick: int) -> Cloud:
+def _implausible(tick: int) -> Fabricated:
     """Implausible and incomplete answers."""
     answers = {
         fields.DUTY_CYCLE: gauges({0: 101.0, 1: -1.0, 2: 50.0}),
@@ -209,15 +191,15 @@ def _implausible(tick: int) -> Cloud:
         fields.EXECUTION: [latency(0, 0.0, device_ordinal=2), sample({"device_ordinal": 2})],
         fields.TRANSFERS["dcn"]: [latency(10, 5.0, buffer_size="<script>"), latency(-1, 5.0, buffer_size="8MB+")],
     }
-    return Cloud(bus("0063", 4), {HERE: answers})
+    return tpu_host(bus("0063", 4), {HERE: answers})
 
 
-def _node(tick: int) -> Cloud:
+def _node(tick: int) -> Fabricated:
     page = PAGE.format(tick=tick, idle=36.9 - tick, matrix=10.1 + 3 * tick)
-    return Cloud({}, {"10.0.0.2:8466": page if tick < 2 else REFUSED})
+    return tpu_host({}, {"10.0.0.2:8466": page if tick < 2 else REFUSED})
 
 
-def _driver(tick: int) -> Cloud:
+def _driver(tick: int) -> Fabricated:
     line = json.dumps(
         {
             "tensorcore_util": [f"{20.5 + tick:.2f}", "0.00"],
@@ -225,11 +207,11 @@ def _driver(tick: int) -> Cloud:
             "tpu_throttle_score": ["0-0", f"1-{tick}"],
         }
     ).encode()
-    return Cloud(bus("006f", 2), {HERE: REFUSED}, [line] if tick < 2 else ChildProcessError("libtpu exited"))
+    return tpu_host(bus("006f", 2), {HERE: REFUSED}, [line] if tick < 2 else ChildProcessError("libtpu exited"))
 
 
-def _none(tick: int) -> Cloud:
-    return Cloud({**bus("0042", 0)}, {})
+def _none(tick: int) -> Fabricated:
+    return tpu_host({**bus("0042", 0)}, {})
 
 
 def _story(name: str, machine: str, at: Any, **settings: Any) -> Story:

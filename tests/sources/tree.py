@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from errno import EINVAL, ENOENT, ESRCH
 from functools import cache
+from types import MappingProxyType
 from typing import Any, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers
+from opentelemetry.instrumentation.hardware.drivers import Drivers, T
+from opentelemetry.instrumentation.hardware.drivers.child import Output
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
+from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files, FilesystemSpace, Usage
 
@@ -154,18 +158,36 @@ class Answers:
 
 
 class Speaking:
-    """A tool that runs on: the lines of a tick, or how it ends.
+    """A tool: what it prints by its arguments, and the lines of a tick, or how it ends.
+
+    Args:
+        expects: The arguments with which it is to run on; None for any.
 
     Attributes:
         opened: How it was begun, each time.
     """
 
-    def __init__(self, lines: Sequence[bytes] | Exception, begins: Exception | None = None) -> None:
+    def __init__(
+        self,
+        lines: Sequence[bytes] | Exception = (),
+        begins: Exception | None = None,
+        prints: Mapping[str, bytes | Exception] = MappingProxyType({}),
+        expects: list[str] | None = None,
+    ) -> None:
         self.lines = lines
         self.begins = begins
+        self.prints = prints
+        self.expects = expects
         self.opened: list[tuple[Any, ...]] = []
 
+    def run(self, arguments: list[str], seconds: float) -> Output:
+        printed = self.prints.get(" ".join(arguments))
+        if isinstance(printed, Exception):
+            raise printed
+        return Output(64, b"", b"usage: ...\n") if printed is None else Output(0, printed)
+
     def open(self, arguments: list[str], period: float, document: str = "") -> None:
+        assert self.expects is None or arguments == self.expects
         self.opened.append((arguments, period, document))
         if self.begins:
             raise self.begins
@@ -179,13 +201,37 @@ class Speaking:
         pass
 
 
-class Fabricated(Drivers):
-    """Drivers of a simulated machine. Without a tree, it does not run Linux."""
+class _Current:
+    """A tool or library of a machine as it is at the current tick."""
 
-    def __init__(self, tree: Tree | None, modules: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, installed: Mapping[str, Any], name: str) -> None:
+        self._installed = installed
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(self._installed[self._name], method)
+
+
+class Fabricated(Drivers):
+    """Drivers of a simulated machine. Without a tree, it does not run Linux.
+
+    Attributes:
+        tools: The tools that are installed.
+        libraries: What takes the place of drivers that a source implements.
+    """
+
+    def __init__(
+        self,
+        tree: Tree | None,
+        modules: Mapping[str, Mapping[str, Any]] | None = None,
+        tools: Mapping[str, Speaking] | None = None,
+        libraries: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         self.linux = tree
         self.modules = {name: dict(functions) for name, functions in (modules or {}).items()}
+        self.tools = dict(tools or {})
+        self.libraries = dict(libraries or {})
 
     @property
     def tree(self) -> Tree:
@@ -201,9 +247,25 @@ class Fabricated(Drivers):
     def python_module(self, name: str) -> PythonModule:
         return cast(PythonModule, Answers(name, self.modules.get(name)))
 
+    def command(self, tool: Tool) -> Command:
+        return cast(Command, self._installed(tool))
+
+    def stream(self, tool: Tool) -> StreamingCommand:
+        return cast(StreamingCommand, self._installed(tool))
+
+    def _installed(self, tool: Tool) -> _Current:
+        if tool.name not in self.tools:
+            raise Unavailable(f"{tool.name} is not installed", tool.fix)
+        return _Current(self.tools, tool.name)
+
+    def custom(self, name: str, make: Callable[[], T]) -> T:
+        return cast(T, _Current(self.libraries, name)) if name in self.libraries else super().custom(name, make)
+
     def become(self, other: Fabricated) -> None:
         """The machine goes on: everything is as it is there."""
         if self.linux is not None and other.linux is not None:
             self.linux.become(other.linux)
         for name, functions in other.modules.items():
             self.modules[name].update(functions)
+        self.tools.update(other.tools)
+        self.libraries.update(other.libraries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sources.machines import STRANGER
-from tests.sources.radeons import Equipped
+from tests.sources.radeons import radeon_host
 from tests.support.wandb import row
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Gpu
@@ -12,4 +12,4 @@ from tests.tools.amdsysfs import Gpu
 def test_overdrive_of_the_memory_clock_is_that_of_sysfs() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu]) | {f"{gpu.folder}/pp_mclk_od": "5\n"}
-    assert row("amd", STRANGER, Equipped(files), devices="all")["gpu.0.memoryOverDrive"] == 5
+    assert row("amd", STRANGER, radeon_host(files), devices="all")["gpu.0.memoryOverDrive"] == 5

@@ -10,8 +10,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.sources.machines import STRANGER
-from tests.sources.neuron import reports_of
-from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, listing, program, runtime
+from tests.sources.npus import CHILD, CONTAINER, HOST, listing, npu_host, program, reports_of, runtime
 from tests.support.wandb import row, watched
 
 from opentelemetry.instrumentation.hardware import wandb
@@ -22,7 +21,7 @@ def percents(
     runtimes: Sequence[Mapping[str, Any]], namespace: Mapping[str, Any], environ: Mapping[str, str]
 ) -> dict[str, float]:
     """The utilization by core."""
-    drivers = Npus({**namespace, "/dev/neuron0": ""} | program(CHILD), reports_of(*runtimes))
+    drivers = npu_host({**namespace, "/dev/neuron0": ""} | program(CHILD), reports_of(*runtimes))
     with patch.dict(os.environ, environ):
         keys = row("trainium", STRANGER, drivers, devices="all")
     return {name.split(".")[1]: keys[name] for name in keys if name.endswith(".neuroncore_utilization")}
@@ -37,7 +36,7 @@ FOREIGN = [runtime(7000 + rank, (rank,), 1, tag=f"job{rank}") for rank in range(
 
 
 def test_rank_of_another_process_is_that_of_its_own_environment() -> None:
-    drivers = Npus({**CONTAINER, "/dev/neuron0": ""} | program(CHILD), reports_of(*FOREIGN))
+    drivers = npu_host({**CONTAINER, "/dev/neuron0": ""} | program(CHILD), reports_of(*FOREIGN))
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, env={"LOCAL_RANK": "2"}) as other:
         with watched("trainium", STRANGER, drivers, devices="all") as watching:
             points = wandb.Points(watching.viewer.first, 0.0, Config(), other.pid)

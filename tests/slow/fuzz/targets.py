@@ -23,7 +23,7 @@ from tests.slow.fuzz import validity
 from tests.slow.fuzz.machines import places
 from tests.sources import cards, macs, npus, pages, radeons, tpus
 from tests.sources.machines import STRANGER
-from tests.sources.npus import HOST, Npus, program, report, runtime
+from tests.sources.npus import HOST, npu_host, program, report, runtime
 from tests.sources.nvidia.test_integrated import JETPACK_6
 from tests.sources.tree import Fabricated, Speaking, Tree
 from tests.tools import amdsysfs
@@ -144,9 +144,9 @@ def rocm_smi(data: bytes) -> None:
 def _tool_seeds(*names: str) -> Iterator[bytes]:
     for story in radeons.RADEONS:
         drivers = story.at(1)
-        for name, tool in getattr(drivers, "tools", {}).items():
+        for name, tool in drivers.tools.items():
             if name in names:
-                yield from (output for output in tool.outputs.values() if isinstance(output, bytes))
+                yield from (output for output in tool.prints.values() if isinstance(output, bytes))
 
 
 @cache
@@ -168,7 +168,7 @@ def _whole(drivers: Drivers, name: str, **settings: str) -> list[Point]:
 def neuron_monitor(data: bytes) -> None:
     """The lines of neuron-monitor, by the whole source."""
     files = HOST | {"/dev/neuron0": ""} | program()
-    validity.points(_whole(Npus(files, Speaking(data.split(b"\n"))), "trainium"))
+    validity.points(_whole(npu_host(files, Speaking(data.split(b"\n"))), "trainium"))
 
 
 def _neuron_seeds() -> Iterator[bytes]:
@@ -198,14 +198,14 @@ def _registry(**statistics: int) -> bytes:
 
 def graphcore(data: bytes) -> None:
     """The lines of the child with Graphcore's library, by the whole source."""
-    drivers = Npus({**HOST, **npus.IPU_DEVICES, **program()}, Speaking([data]), folder="/simulated")
+    drivers = npu_host({**HOST, **npus.IPU_DEVICES, **program()}, Speaking([data]))
     with suppress(OSError):
         validity.points(_whole(drivers, "graphcore"))
 
 
 def libtpu(data: bytes) -> None:
     """The lines of the child with libtpu's SDK, by the whole source."""
-    drivers = tpus.Cloud(tpus.bus("006f", 2), {}, data.split(b"\n"))
+    drivers = tpus.tpu_host(tpus.bus("006f", 2), {}, data.split(b"\n"))
     validity.points(_whole(drivers, "tpu", libtpu="on", tpu_runtime="off"))
 
 
@@ -219,7 +219,7 @@ def tpu_metrics(data: bytes) -> None:
     except ValueError:
         return
     answers = dict.fromkeys((*tpu_fields.SAMPLED, *tpu_fields.SLOW), samples)
-    drivers = tpus.Cloud(tpus.bus("006f", 2), {tpus.HERE: answers})
+    drivers = tpus.tpu_host(tpus.bus("006f", 2), {tpus.HERE: answers})
     validity.points(_whole(drivers, "tpu", tpu_runtime=tpus.HERE))
 
 

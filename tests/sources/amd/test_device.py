@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.sources.machines import STRANGER
 from tests.sources.playing import playing
-from tests.sources.radeons import DENIED, Equipped, by_amd_smi
+from tests.sources.radeons import ALL, DENIED, by_amd_smi, radeon_host
 from tests.sources.reading import all_of, opened, series_of
+from tests.sources.tree import Fabricated
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Files, Gpu, table
 
@@ -38,7 +39,7 @@ def plain(value: Value) -> float:
 
 def read(files: Files, **settings: Any) -> dict[Series, Value]:
     """Open the source, and read it once."""
-    with opened("amd", Equipped(files), STRANGER, **settings) as source:
+    with opened("amd", radeon_host(files), STRANGER, **settings) as source:
         return all_of(source)
 
 
@@ -162,7 +163,7 @@ def test_memory_of_an_integrated_gpu_is_its_own_and_what_it_has_of_the_host(form
     found = read(files)
     assert values(found, c.HW_GPU_MEMORY_USAGE) == [(400 << 20) + (30 << 30)]
     assert values(found, c.HW_GPU_MEMORY_LIMIT) == [(512 << 20) + (64 << 30)]
-    with in_rank(Equipped(files), is_reporter=False) as source:
+    with in_rank(radeon_host(files), is_reporter=False) as source:
         assert values(for_spans(source), c.HW_GPU_MEMORY_USAGE) == [(400 << 20) + (30 << 30)]
 
 
@@ -206,7 +207,7 @@ def test_fan_speed_ratio_is_pwm1_by_pwm1_max(pwm: int, largest: str | None, rati
         del files[f"{gpu.monitor}/pwm1_max"]
     else:
         files[f"{gpu.monitor}/pwm1_max"] = largest
-    with playing(lambda source: Equipped(files), {"sources": ["amd"]}, STRANGER) as stage:
+    with playing(lambda source: radeon_host(files), {"sources": ["amd"]}, STRANGER) as stage:
         exported = [line for line in stage.tick() if line.startswith("hw.fan.speed_ratio{")]
     assert [line.rsplit(" ", 3)[1] for line in exported] == ratio
 
@@ -229,21 +230,21 @@ def test_second_die_with_same_unique_id_is_identified_by_pci_address() -> None:
 def test_card_has_the_same_id_whichever_way_it_is_read(number: int) -> None:
     """The kernel prints sixteen digits, the tools hexadecimal and decimal numbers."""
 
-    def ids(drivers: Equipped, **settings: Any) -> set[object]:
+    def ids(drivers: Fabricated, **settings: Any) -> set[object]:
         with playing(lambda name: drivers, {"sources": ["amd"], **settings}, STRANGER) as stage:
             return {word for line in stage.tick() for word in re.findall(r"hw.id=([^,}/]+)", line)}
 
-    def amd_smi(serial: str) -> Equipped:
+    def amd_smi(serial: str) -> Fabricated:
         metric = [{"gpu": 0, "usage": {"gfx_activity": 5}}]
         static = [{"gpu": 0, "asic": {"asic_serial": serial}, "bus": {"bdf": "0000:63:00.0"}}]
-        outputs = {"metric": json.dumps(metric).encode(), "static": json.dumps(static).encode()}
-        return Equipped(amdsysfs.module(), {"amd-smi": outputs})
+        outputs = {"metric --json": json.dumps(metric).encode(), "static --json": json.dumps(static).encode()}
+        return radeon_host(amdsysfs.module(), {"amd-smi": outputs})
 
     card = {"Unique ID": f"{number:#x}", "PCI Bus": "0000:63:00.0", "GPU use (%)": "5"}
-    rocm_smi = Equipped(amdsysfs.module(), {"rocm-smi": {"-a": json.dumps({"card0": card}).encode()}})
+    rocm_smi = radeon_host(amdsysfs.module(), {"rocm-smi": {ALL: json.dumps({"card0": card}).encode()}})
     by_tool = {"amdgpu": "off"}
     expected = {f"{number:016x}"}
-    assert ids(Equipped(amdsysfs.machine([Gpu(unique=f"{number:016x}")]))) == expected
+    assert ids(radeon_host(amdsysfs.machine([Gpu(unique=f"{number:016x}")]))) == expected
     assert ids(rocm_smi, **by_tool) == expected
     assert ids(amd_smi(f"0x{number:016X}"), **by_tool) == expected
     assert ids(amd_smi(f"0x{number}"), **by_tool) == expected, "ROCm 6.1"
@@ -252,7 +253,7 @@ def test_card_has_the_same_id_whichever_way_it_is_read(number: int) -> None:
 @pytest.mark.parametrize("serial", ["0x0", "N/A", "0xFFFFFFFFFFFFFFFF"])
 def test_gpu_without_a_number_is_identified_by_pci_address(serial: str) -> None:
     card = {"Unique ID": serial, "PCI Bus": "0000:63:00.0", "GPU use (%)": "5"}
-    drivers = Equipped(amdsysfs.module(), {"rocm-smi": {"-a": json.dumps({"card0": card}).encode()}})
+    drivers = radeon_host(amdsysfs.module(), {"rocm-smi": {ALL: json.dumps({"card0": card}).encode()}})
     with opened("amd", drivers, STRANGER, amdgpu="off") as source:
         (series,) = series_of(all_of(source), c.HW_GPU_UTILIZATION)
     assert series.attributes[c.HW_ID] == "0000:63:00.0"
@@ -263,7 +264,7 @@ def test_gpu_of_which_all_sections_are_unavailable_has_status_ok() -> None:
     sections = ("usage", "power", "clock", "temperature", "pcie", "ecc", "ecc_blocks", "fan", "energy", "mem_usage")
     metric = json.dumps([{"gpu": 0, **dict.fromkeys(sections, "N/A")}]).encode()
     static = json.dumps([{"gpu": 0, "asic": {"asic_serial": "0x43CC8CC8AF246700"}}]).encode()
-    drivers = Equipped(amdsysfs.module(), {"amd-smi": {"metric": metric, "static": static}})
+    drivers = radeon_host(amdsysfs.module(), {"amd-smi": {"metric --json": metric, "static --json": static}})
     with opened("amd", drivers, STRANGER, amdgpu="off") as source:
         for _ in range(2):
             found = all_of(source)
@@ -281,7 +282,7 @@ def test_drm_connectors_and_other_vendors_are_ignored() -> None:
 
 def test_unreadable_memory_total_is_read_again() -> None:
     gpu = Gpu()
-    drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
+    drivers = radeon_host(amdsysfs.machine([gpu]) | {f"{gpu.folder}/mem_info_vram_total": OSError(EBUSY, "busy")})
     with opened("amd", drivers, STRANGER) as source:
         assert not values(all_of(source), c.HW_GPU_MEMORY_USAGE), (
             "the usage of a memory of unknown size may be anything"
@@ -293,7 +294,7 @@ def test_unreadable_memory_total_is_read_again() -> None:
 
 def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
     gpu = Gpu()
-    drivers = Equipped(amdsysfs.machine([gpu]))
+    drivers = radeon_host(amdsysfs.machine([gpu]))
     files = drivers.tree.files
     with opened("amd", drivers, STRANGER) as source:
         assert values(all_of(source), c.HW_GPU_MEMORY_LIMIT) == [68_702_699_520]
@@ -315,13 +316,13 @@ def test_memory_total_is_read_again_after_a_card_comes_back() -> None:
     ],
 )
 def test_idle_card_with_runtime_pm_is_polled_slower_than_its_autosuspend_delay(gpu: Gpu, interval: float) -> None:
-    with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
+    with opened("amd", radeon_host(amdsysfs.machine([gpu])), STRANGER) as source:
         all_of(source)
         assert source.readings()[0].apart == interval
 
 
 @contextmanager
-def in_rank(drivers: Equipped, is_reporter: bool) -> Iterator[Amd]:
+def in_rank(drivers: Fabricated, is_reporter: bool) -> Iterator[Amd]:
     """The source in a process of a job, which reports the devices or leaves them to another one."""
     source = Amd(SourceContext(Config.read({}, {}), drivers, STRANGER, is_reporter, {}))
     source.open()
@@ -339,7 +340,7 @@ def for_spans(source: Source) -> dict[Series, Value]:
 )
 @pytest.mark.parametrize("is_reporter", [True, False])
 def test_spans_get_energy_busy_time_and_memory(metrics: bytes | None, energy: Value, is_reporter: bool) -> None:
-    drivers = Equipped(amdsysfs.machine([Gpu(metrics=metrics)]))
+    drivers = radeon_host(amdsysfs.machine([Gpu(metrics=metrics)]))
     with in_rank(drivers, is_reporter) as source:
         found = for_spans(source)
     assert series_of(found, c.HW_ENERGY).popitem()[1] == energy
@@ -349,7 +350,7 @@ def test_spans_get_energy_busy_time_and_memory(metrics: bytes | None, energy: Va
 
 def test_card_that_is_read_for_spans_may_suspend_while_it_is_idle() -> None:
     gpu = Gpu(busy=0, control="auto")
-    drivers = Equipped(amdsysfs.machine([gpu]))
+    drivers = radeon_host(amdsysfs.machine([gpu]))
     with in_rank(drivers, is_reporter=False) as source:
         (device,) = source.devices
         assert [*device.read_energy()]
@@ -365,7 +366,7 @@ def test_card_that_is_read_for_spans_may_suspend_while_it_is_idle() -> None:
 @pytest.mark.parametrize("is_reporter", [True, False])
 def test_suspended_card_is_not_read_for_spans(is_reporter: bool) -> None:
     gpu = Gpu()
-    drivers = Equipped(amdsysfs.machine([gpu]))
+    drivers = radeon_host(amdsysfs.machine([gpu]))
     with in_rank(drivers, is_reporter) as source:
         assert for_spans(source)
         drivers.tree.files[f"{gpu.folder}/power/runtime_status"] = "suspended\n"
@@ -390,7 +391,7 @@ def test_instant_power_is_read_beside_the_average() -> None:
 def test_card_without_a_folder_has_status_failed() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu])
-    drivers = Equipped({path: content for path, content in files.items() if not path.startswith(gpu.folder)})
+    drivers = radeon_host({path: content for path, content in files.items() if not path.startswith(gpu.folder)})
     drivers.tree.files[f"{gpu.folder}/uevent"] = files[f"{gpu.folder}/uevent"]
     with opened("amd", drivers, STRANGER) as source:
         del drivers.tree.files[f"{gpu.folder}/uevent"]
@@ -400,7 +401,7 @@ def test_card_without_a_folder_has_status_failed() -> None:
 
 def test_power_is_integrated_again_after_a_reset_in_which_gpu_metrics_cannot_be_read() -> None:
     gpu = Gpu(metrics=table(6))
-    drivers = Equipped(amdsysfs.machine([gpu]))
+    drivers = radeon_host(amdsysfs.machine([gpu]))
     files = drivers.tree.files
     with opened("amd", drivers, STRANGER) as source:
         all_of(source)
@@ -414,7 +415,7 @@ def test_power_is_integrated_again_after_a_reset_in_which_gpu_metrics_cannot_be_
 
 def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:
     gpu = Gpu(metrics=table(6, energy=1 << 40))
-    drivers = Equipped(amdsysfs.machine([gpu]) | {f"{gpu.folder}/gpu_metrics": OSError(EBUSY, "busy")})
+    drivers = radeon_host(amdsysfs.machine([gpu]) | {f"{gpu.folder}/gpu_metrics": OSError(EBUSY, "busy")})
     with opened("amd", drivers, STRANGER) as source:
         assert values(all_of(source), c.HW_ENERGY) == []
         drivers.tree.files[f"{gpu.folder}/gpu_metrics"] = table(6, energy=1 << 40)
@@ -423,7 +424,7 @@ def test_busy_gpu_metrics_at_the_start_may_have_an_energy_counter() -> None:
 
 def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:
     gpu = Gpu(ras={"umc": "ue: 0\nce: 7\n", "gfx": "ue: 1\nce: 2\n", "sdma": "ue: 0\nce: 5\n"})
-    drivers = Equipped(amdsysfs.machine([gpu]))
+    drivers = radeon_host(amdsysfs.machine([gpu]))
     with opened("amd", drivers, STRANGER) as source:
         assert values(all_of(source), c.HW_ERRORS, type="sram_corrected") == [7]
         drivers.tree.files[f"{gpu.folder}/ras/sdma_err_count"] = OSError(EBUSY, "busy")
@@ -436,7 +437,7 @@ def test_error_counter_does_not_shrink_when_one_block_cannot_be_read() -> None:
 
 def test_card_that_suspends_before_it_is_identified_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu(asleep=True)
-    with opened("amd", Equipped(amdsysfs.machine([gpu])), STRANGER) as source:
+    with opened("amd", radeon_host(amdsysfs.machine([gpu])), STRANGER) as source:
         assert isinstance(source, Amd)
         states = iter([False, True])
         monkeypatch.setattr(source.devices[0], "check_suspended", lambda: next(states))
@@ -447,7 +448,7 @@ def test_restricted_container_without_pci_addresses_reports_all_gpus() -> None:
     properties = {path: DENIED for path in amdsysfs.topology([Gpu()]) if path.endswith("nodes/1/properties")}
     drivers = by_amd_smi(7)(0)
     drivers.tree.files |= amdsysfs.topology([Gpu()]) | properties
-    drivers.tools["amd-smi"].outputs = {**drivers.tools["amd-smi"].outputs, "static": b"[]"}
+    drivers.tools["amd-smi"].prints = {**drivers.tools["amd-smi"].prints, "static --json": b"[]"}
     with opened("amd", drivers, STRANGER, devices="visible", amdgpu="off") as source:
         assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_POWER)} == {"gpu0", "gpu1"}
         assert (

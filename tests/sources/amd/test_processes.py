@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.sources.amd.test_device import integrated, plain
 from tests.sources.machines import STRANGER
-from tests.sources.radeons import Equipped, by_amd_smi, mi300x
+from tests.sources.radeons import by_amd_smi, mi300x, radeon_host
 from tests.sources.reading import all_of, opened, series_of
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Gpu, number_of
@@ -38,8 +38,8 @@ def test_job_member_reports_only_process_memory() -> None:
 def test_gpu_of_rocm_without_an_address_in_the_tool_has_no_holders() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu]) | {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": "500\n"}
-    outputs = {"metric": by_amd_smi(6)(0).tools["amd-smi"].outputs["metric"], "static": b"ERROR"}
-    site = SourceContext(Config(amdgpu="off"), Equipped(files, {"amd-smi": outputs}), STRANGER, all_processes=True)
+    outputs = {**by_amd_smi(6)(0).tools["amd-smi"].prints, "static --json": b"ERROR"}
+    site = SourceContext(Config(amdgpu="off"), radeon_host(files, {"amd-smi": outputs}), STRANGER, all_processes=True)
     source = Amd(site)
     source.open()
     assert series_of(all_of(source), c.HW_POWER)
@@ -60,7 +60,7 @@ def test_gpu_of_rocm_without_an_address_in_the_tool_has_no_holders() -> None:
 def test_fdinfo_memory_is_read_from_old_and_new_keys(lines: str, memory: int | None) -> None:
     head = "drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t0000:63:00.0\n"
     opens = {f"/proc/{STRANGER}/fd/7": "/dev/dri/renderD128", f"/proc/{STRANGER}/fdinfo/7": head + lines}
-    assert memory_of(Equipped(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
+    assert memory_of(radeon_host(amdsysfs.machine([Gpu(unique=None)]) | opens)) == (
         {} if memory is None else {"0000:63:00.0": memory}
     )
 
@@ -73,4 +73,4 @@ def test_memory_of_the_host_counts_on_an_integrated_gpu(allocated: str, memory: 
     head = f"drm-driver:\tamdgpu\ndrm-client-id:\t4\ndrm-pdev:\t{gpu.bdf}\n"
     opens = {f"/proc/{STRANGER}/fd/7": "/dev/dri/renderD128", f"/proc/{STRANGER}/fdinfo/7": head + lines}
     opens |= {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": allocated}
-    assert memory_of(Equipped(amdsysfs.machine([gpu]) | opens)) == {gpu.bdf: memory}
+    assert memory_of(radeon_host(amdsysfs.machine([gpu]) | opens)) == {gpu.bdf: memory}

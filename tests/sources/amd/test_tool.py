@@ -123,7 +123,9 @@ def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
 
 
 def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> None:
-    (tmp_path / "metric").write_bytes(by_amd_smi(6)(0).tools["amd-smi"].outputs["metric"])
+    printed = by_amd_smi(6)(0).tools["amd-smi"].prints["metric --json"]
+    assert isinstance(printed, bytes)
+    (tmp_path / "metric").write_bytes(printed)
     path = tmp_path / "amd-smi"
     path.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/runs; cat {tmp_path}/$1\n")
     path.chmod(0o755)

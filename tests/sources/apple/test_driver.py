@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.macs import MACMONS, FakeMacmon, Mac
+from tests.sources.macs import MACMONS, fake_macmon, mac
 from tests.sources.playing import Ahead
 from tests.sources.reading import all_of, often, opened, value
 from tests.support.children import PROGRAMS
@@ -108,7 +108,7 @@ def test_each_tool_can_be_named_by_its_path(tool: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("devices", ["1", "process", "visible", "GPU-8f6a"])
 def test_devices_setting_does_not_apply(devices: str, caplog: pytest.LogCaptureFixture) -> None:
-    drivers = Mac(macmon=FakeMacmon("0.6.1", [json.dumps(MACMONS["0.6.1"](1, 0)).encode()]))
+    drivers = mac(macmon=fake_macmon("0.6.1", [json.dumps(MACMONS["0.6.1"](1, 0)).encode()]))
     with opened("apple", drivers, sample_interval=10, devices=devices) as source:
         assert value(all_of(source), c.HW_POWER, TYPED) == 5.0
         assert not [sentence for sentence in source.unsupported if "DEVICES" in sentence]
@@ -167,10 +167,10 @@ def test_garbage_before_the_document_is_skipped(tool: Callable[..., str], name: 
 
 def test_macmon_is_given_up_after_21_lines_of_garbage() -> None:
     line = json.dumps(MACMONS["0.6.1"](1, 0)).encode()
-    drivers = Mac(macmon=FakeMacmon("0.6.1", [*[b"garbage"] * 20, line]))
+    drivers = mac(macmon=fake_macmon("0.6.1", [*[b"garbage"] * 20, line]))
     with opened("apple", drivers, sample_interval=10) as source:
         assert all_of(source)
-    drivers = Mac(macmon=FakeMacmon("0.6.1", [*[b"garbage"] * 21, line]))
+    drivers = mac(macmon=fake_macmon("0.6.1", [*[b"garbage"] * 21, line]))
     with (
         pytest.raises(OSError, match="macmon: the tool printed 'garbage'"),
         opened("apple", drivers, sample_interval=10),

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.cards import HL_COLUMNS, HL_HELP, Habana, gaudi3, hl_smi, old_gaudi, server
+from tests.sources.cards import HL_COLUMNS, HL_HELP, gaudi3, hl_smi, old_gaudi, server
 from tests.sources.machines import STRANGER
-from tests.sources.npus import HOST
+from tests.sources.npus import HOST, npu_host
 from tests.sources.reading import all_of, opened, series_of
 from tests.support.children import lives
 from tests.support.waiting import wait_for
@@ -70,16 +70,14 @@ def test_only_columns_that_the_tool_knows_are_asked() -> None:
     asked = []
     for drivers in (server(0), old_gaudi(0)):
         with opened("gaudi", drivers, STRANGER):
-            assert isinstance(drivers, Habana)
-            assert drivers.output is not None
-            ((arguments, period, _),) = drivers.output.opened
+            ((arguments, period, _),) = drivers.tools["hl-smi"].opened
             assert arguments[2:] == ["-f", "csv", "-l", f"{period:g}"]
             asked.append({*arguments[1].split(",")})
     assert asked[0] - asked[1] == {"power.max", "clocks.current.soc"}
 
 
 def test_tool_that_lists_nothing_is_unavailable() -> None:
-    drivers = Habana({**HOST, "/sys/module/habanalabs/initstate": "live\n"}, hl_smi(), 1000.0)
+    drivers = npu_host({**HOST, "/sys/module/habanalabs/initstate": "live\n"}, hl_smi(), 1000.0)
     with pytest.raises(Unavailable, match="hl-smi lists no accelerator"), opened("gaudi", drivers, STRANGER):
         pass
 
@@ -87,8 +85,7 @@ def test_tool_that_lists_nothing_is_unavailable() -> None:
 @pytest.mark.parametrize("cell", ["N/A", "-1 %", "101 %", "nan", "1e3", "", "62 W"])
 def test_implausible_cell_is_absent(cell: str) -> None:
     drivers = server(1)
-    assert isinstance(drivers, Habana)
-    drivers.output = hl_smi(gaudi3(0, 1, utilization=cell))
+    drivers.tools["hl-smi"] = hl_smi(gaudi3(0, 1, utilization=cell))
     with opened("gaudi", drivers, STRANGER) as source:
         found = all_of(source)
         assert series_of(found, c.HW_NPU_UTILIZATION) == {}

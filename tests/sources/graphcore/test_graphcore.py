@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.sources.machines import STRANGER
-from tests.sources.npus import CHILD, HOST, IPU_DEVICES, Npus, c2, lines, program
+from tests.sources.npus import CHILD, HOST, IPU_DEVICES, c2, lines, npu_host, program
 from tests.sources.playing import Ahead, beside_the_host
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.sources.tree import Speaking
@@ -203,7 +203,7 @@ def test_recorded_gc_info_output_is_parsed(path: Path) -> None:
 
 def _wandb_keys(*devices: Mapping[str, Any]) -> dict[str, float]:
     """The keys of a program that uses these IPUs where they name its process."""
-    drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([*devices]), folder="/opt/poplar")
+    drivers = npu_host(HOST | {"/dev/ipu0": ""} | program(), lines([*devices]))
     return row("graphcore", STRANGER, drivers)
 
 
@@ -266,18 +266,18 @@ def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode
 
 def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/ipu0": ""}
-    drivers = Npus(files | program(CHILD), lines([c2(0, 1, CHILD)]), folder="/opt/poplar")
+    drivers = npu_host(files | program(CHILD), lines([c2(0, 1, CHILD)]))
     with opened("graphcore", drivers, STRANGER) as source:
         assert series_of(often(source), c.PROCESS_NPU_UTILIZATION)
         for pid in (None, CHILD):
-            drivers.become(Npus(files | program(), lines([c2(0, 1, pid)]), folder="/opt/poplar"))
+            drivers.become(npu_host(files | program(), lines([c2(0, 1, pid)])))
             assert not series_of(often(source), c.PROCESS_NPU_UTILIZATION)
 
 
 def test_job_member_without_an_ipu_starts_no_child() -> None:
     output = lines([c2(0, 1, STRANGER)])
     for opens, opened_ in (("/dev/null", 0), ("/dev/ipu0", 1)):
-        drivers = Npus(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), output, folder="/opt/poplar")
+        drivers = npu_host(HOST | {"/dev/ipu0": ""} | program(CHILD, opens=opens), output)
         source = Graphcore(SourceContext(Config.read({}, {}), drivers, STRANGER, is_reporter=False))
         source.open()
         all_of(source)
@@ -402,7 +402,7 @@ def test_gcipuinfo_off_starts_no_child() -> None:
     output = lines([c2(0, 1)])
     with (
         pytest.raises(Unavailable, match="gcipuinfo is switched off"),
-        opened("graphcore", Npus(HOST | IPU_DEVICES | program(), output, folder="/opt/poplar"), gcipuinfo="off"),
+        opened("graphcore", npu_host(HOST | IPU_DEVICES | program(), output), gcipuinfo="off"),
     ):
         pass
     assert not output.opened
@@ -418,18 +418,18 @@ def test_ipuof_environment_variable_makes_the_source_present(tmp_path: Path, mon
 
 def test_line_that_is_not_json_is_skipped() -> None:
     speaking = Speaking([b"loading", json.dumps([c2(0, 1)]).encode(), b"[{"])
-    with opened("graphcore", Npus(HOST | {"/dev/ipu0": ""}, speaking, folder="/opt/poplar"), STRANGER) as source:
+    with opened("graphcore", npu_host(HOST | {"/dev/ipu0": ""}, speaking), STRANGER) as source:
         assert often(source)
         assert source.errors == []
 
 
 def test_stale_ipu_values_are_dropped_after_a_pause() -> None:
-    drivers = Npus(HOST | {"/dev/ipu0": ""} | program(), lines([c2(0, 1)]), folder="/opt/poplar")
+    drivers = npu_host(HOST | {"/dev/ipu0": ""} | program(), lines([c2(0, 1)]))
     with opened("graphcore", drivers, STRANGER, sample_interval=2) as source:
         assert often(source)
-        drivers.become(Npus(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1005.0))
+        drivers.become(npu_host(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1005.0))
         assert often(source)
-        drivers.become(Npus(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1060.0))
+        drivers.become(npu_host(HOST | {"/dev/ipu0": ""} | program(), Speaking([]), up=1060.0))
         assert not often(source)
 
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from tests.sources.reading import all_of, often, opened, series_of
 from tests.sources.tpu.test_pages import LIGHT, LINE
-from tests.sources.tpus import HERE, Bus, Cloud, Cloudless, bus, busy_answers, by_id, open_source, python
+from tests.sources.tpus import HERE, Bus, Cloudless, bus, busy_answers, by_id, open_source, python, tpu_host
 from tests.sources.tree import Fabricated
 from tests.support.children import command, run
 from tests.support.waiting import wait_for
@@ -332,7 +332,7 @@ def test_libtpu_sdk_is_imported_in_a_child_process_only(tmp_path: Path, monkeypa
 def test_libtpu_sdk_indices_map_to_the_devices_of_this_host() -> None:
     values = {"tensorcore_util": ["1.0", "2.0", "3.0", "4.0"], "tpu_throttle_score": ["0-0", "1-1", "2-2", "3-3"]}
     for devices in ([0, 1, 2, 3], [8, 9, 12, 13]):
-        drivers = Cloud(bus("005e", 4), {HERE: busy_answers(devices, 1)}, [json.dumps(values).encode()])
+        drivers = tpu_host(bus("005e", 4), {HERE: busy_answers(devices, 1)}, [json.dumps(values).encode()])
         with opened("tpu", drivers, libtpu="on") as source:
             names = [f"tpu{device}" for device in devices]
             assert by_id(source, c.GOOGLE_TPU_THROTTLE_SCORE) == dict(zip(names, range(4)))

@@ -7,8 +7,18 @@ from collections.abc import Mapping
 
 import pytest
 from tests.sources.machines import STRANGER
-from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import CHILD, CONTAINER, HOST, Npus, listing, old_files, program, runtime
+from tests.sources.npus import (
+    CHILD,
+    CONTAINER,
+    HOST,
+    listing,
+    npu_host,
+    old_files,
+    open_trainium,
+    program,
+    reports_of,
+    runtime,
+)
 from tests.sources.reading import all_of, often, series_of, value
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -18,26 +28,26 @@ RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
 def test_reused_runtime_pid_is_not_attributed_to_the_program() -> None:
     files = HOST | {"/dev/neuron0": ""}
-    drivers = Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)))
-    source = open_source(drivers)
+    drivers = npu_host(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)))
+    source = open_trainium(drivers)
     assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
-    drivers.become(Npus(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    drivers.become(npu_host(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
     all_of(source)
     assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT), "the process tree is read again"
-    drivers.become(Npus(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
+    drivers.become(npu_host(files | program(CHILD), reports_of(runtime(CHILD, (0,), 1)), up=1001.0))
     all_of(source)
     assert series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
-    drivers.become(Npus(files | program(), reports_of(), up=1002.0))
+    drivers.become(npu_host(files | program(), reports_of(), up=1002.0))
     assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
-    drivers.become(Npus(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1004.0))
+    drivers.become(npu_host(files | program(), reports_of(runtime(CHILD, (0,), 1)), up=1004.0))
     assert not series_of(often(source), c.AWS_NEURON_EXECUTION_COUNT)
 
 
 def test_runtimes_without_tags_are_summed_and_have_no_latency() -> None:
-    drivers = Npus(
+    drivers = npu_host(
         HOST | {"/dev/neuron0": ""} | program(CHILD), reports_of(runtime(STRANGER, (0,), 1), runtime(CHILD, (1,), 1))
     )
-    source = open_source(drivers)
+    source = open_trainium(drivers)
     points = all_of(source)
     assert value(points, c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}) == 5200
     assert value(points, c.AWS_NEURON_RUNTIME_MEMORY_USAGE, {c.NEURON_MEMORY_TYPE: "host"}) == 2 * 610_705_409
@@ -60,8 +70,8 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
     files: Mapping[str, str], tags: tuple[str, ...], tag: str, expected: set[str]
 ) -> None:
     runtimes = [runtime(70 + number, (number,), 1, each) for number, each in enumerate(tags)]
-    drivers = Npus({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), reports_of(*runtimes))
-    points = all_of(open_source(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
+    drivers = npu_host({**files, "/dev/neuron0": ""} | program(opens="/dev/neuron0"), reports_of(*runtimes))
+    points = all_of(open_trainium(drivers, environ={"NEURON_PROCESS_TAG": tag} if tag else {}))
     assert {series.attributes[TAG] for series in series_of(points, c.AWS_NEURON_EXECUTION_COUNT)} == expected
 
 
@@ -77,7 +87,7 @@ def test_process_tag_matches_a_runtime_in_a_pid_namespace(
 def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[int, ...], ours: int) -> None:
     runtimes = [runtime(70 + place, (place,), 1, str(tag)) for place, tag in enumerate(tags)]
     files = CONTAINER | {"/dev/neuron0": ""} | program(CHILD, opens="/dev/neuron0")  # the child uses no core
-    source = open_source(Npus(files, reports_of(*runtimes)), environ={})
+    source = open_trainium(npu_host(files, reports_of(*runtimes)), environ={})
     points = all_of(source)
     assert series_of(points, c.HW_NPU_UTILIZATION), "cores are reported for the host"
     counts = series_of(points, c.AWS_NEURON_EXECUTION_COUNT)
@@ -90,12 +100,12 @@ def test_default_tag_matches_a_runtime_by_its_pid_in_the_container(tags: tuple[i
 
 def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
     stream = reports_of(runtime(STRANGER, (0,), 1))
-    drivers = Npus(HOST | old_files(1, 2, 1) | program(), stream)
-    source = open_source(drivers, is_reporter=False)
+    drivers = npu_host(HOST | old_files(1, 2, 1) | program(), stream)
+    source = open_trainium(drivers, is_reporter=False)
     all_of(source)
     assert not all_of(source)
     assert not stream.opened, "a worker that uses no core does not start the tool"
-    drivers.become(Npus(HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0"), stream))
+    drivers.become(npu_host(HOST | old_files(1, 2, 1) | program(opens="/dev/neuron0"), stream))
     all_of(source)
     points = all_of(source)
     assert {series.metric.scope.value for series in points} == {"process"}
@@ -105,7 +115,7 @@ def test_job_member_starts_neuron_monitor_when_it_uses_a_core() -> None:
 def test_core_utilization_is_summed_over_runtimes() -> None:
     """Older tools list all cores of a device for each runtime, unused ones with 0."""
     first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
-    points = all_of(open_source(Npus(HOST | {"/dev/neuron0": ""} | program(), reports_of(first, second, third))))
+    points = all_of(open_trainium(npu_host(HOST | {"/dev/neuron0": ""} | program(), reports_of(first, second, third))))
     shares = {series.attributes[c.HW_ID]: share for series, share in series_of(points, c.HW_NPU_UTILIZATION).items()}
     assert shares == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
     sizes = series_of(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
@@ -119,35 +129,35 @@ def test_core_utilization_is_summed_over_runtimes() -> None:
 
 def test_runtime_uses_only_some_of_the_cores_that_it_lists() -> None:
     ours, other = (listing(runtime(pid, (core,), 1), range(4)) for pid, core in ((STRANGER, 1), (4242, 2)))
-    drivers = Npus(HOST | old_files(2, 2, 1) | program(), reports_of(ours, other))
-    points = all_of(open_source(drivers, settings={"devices": "process"}))
+    drivers = npu_host(HOST | old_files(2, 2, 1) | program(), reports_of(ours, other))
+    points = all_of(open_trainium(drivers, settings={"devices": "process"}))
     used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
     assert used == {"neuroncore1"}
-    source = open_source(drivers, all_processes=True)
+    source = open_trainium(drivers, all_processes=True)
     all_of(source)
     assert {(holder.device, holder.pid) for holder in source.holders} == {("neuron0", STRANGER), ("neuron1", 4242)}
 
 
 def test_idle_runtime_without_memory_may_use_all_cores_that_it_lists() -> None:
     idle = listing(runtime(STRANGER, (), 1), range(2))
-    drivers = Npus(HOST | old_files(1, 4, 1) | program(), reports_of(idle))
-    points = all_of(open_source(drivers, settings={"devices": "process"}))
+    drivers = npu_host(HOST | old_files(1, 4, 1) | program(), reports_of(idle))
+    points = all_of(open_trainium(drivers, settings={"devices": "process"}))
     used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
     assert used == {"neuroncore0", "neuroncore1"}
 
 
 def test_every_runtime_is_reported_without_an_observed_program() -> None:
-    drivers = Npus(
+    drivers = npu_host(
         HOST | {"/dev/neuron0": ""} | program(), reports_of(runtime(70, (0,), 1, "a"), runtime(71, (1,), 1, "b"))
     )
-    points = all_of(open_source(drivers, all_processes=True))
+    points = all_of(open_trainium(drivers, all_processes=True))
     assert {series.attributes[TAG] for series in series_of(points, c.AWS_NEURON_EXECUTION_COUNT)} == {"a", "b"}
 
 
 def test_execution_counter_adds_up_over_runtimes() -> None:
     stream = reports_of(runtime(STRANGER, (0,), 1))
-    drivers = Npus(HOST | {"/dev/neuron0": ""} | program(CHILD), stream)
-    source = open_source(drivers)
+    drivers = npu_host(HOST | {"/dev/neuron0": ""} | program(CHILD), stream)
+    source = open_trainium(drivers)
     counts, errors = [], []
     for pid in (STRANGER, STRANGER, CHILD):
         stream.lines = reports_of(runtime(pid, (0,), 1)).lines
@@ -160,7 +170,7 @@ def test_execution_counter_adds_up_over_runtimes() -> None:
 
 def test_error_counter_continues_after_a_reset() -> None:
     stream = reports_of()
-    source = open_source(Npus(HOST | {"/dev/neuron0": ""} | program(), stream))
+    source = open_trainium(npu_host(HOST | {"/dev/neuron0": ""} | program(), stream))
     counts = []
     for errors in (20, 5, 5, 9):
         ours = runtime(STRANGER, (0,), 1)

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 from tests.sources.machines import STRANGER
-from tests.sources.neuron import count, open_source
-from tests.sources.npus import HOST, TRN1, TRN2, Npus, program, report, runtime
-from tests.sources.reading import all_of, often
+from tests.sources.npus import HOST, TRN1, TRN2, npu_host, open_trainium, program, report, runtime
+from tests.sources.reading import all_of, often, value
 from tests.sources.tree import Speaking
 from tests.support.samples import samples
 from tests.support.wandb import row
 
 from opentelemetry.instrumentation.hardware import catalog as c
-from opentelemetry.instrumentation.hardware.model import Series
 from opentelemetry.instrumentation.hardware.sources.trainium.report import ECC, Hardware, parse
 
 RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
@@ -50,7 +48,7 @@ def test_report_without_a_breakdown_has_the_memory_of_runtime_and_device() -> No
     memory["device"] = memory.pop("neuron_device")
     assert parse(json.dumps(document).encode()).runtimes[0].used["device"] == memory["device"]
     points = all_of(
-        open_source(Npus(HOST | {"/dev/neuron0": ""} | program(7), Speaking([json.dumps(document).encode()])))
+        open_trainium(npu_host(HOST | {"/dev/neuron0": ""} | program(7), Speaking([json.dumps(document).encode()])))
     )
     limits = {value for series, value in points.items() if series.metric is c.HW_NPU_MEMORY_LIMIT}
     assert limits == {document["neuron_hardware_info"]["neuron_device_memory_size"]}
@@ -132,7 +130,7 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
     assert parsed.ecc == {0: dict.fromkeys(ECC, 0)}
     assert (parsed.hardware.cores, parsed.hardware.memory, parsed.hardware.logical) == (2, None, None)
     machine = HOST | {"/dev/neuron0": ""} | program(1337, 16851)
-    values = row("trainium", STRANGER, Npus(machine, Speaking([first])))
+    values = row("trainium", STRANGER, npu_host(machine, Speaking([first])))
     host = {"application_memory": 609656832, "constants": 0, "dma_buffers": 1048576, "tensors": 0}
     zeros = dict.fromkeys(("constants", "model_shared_scratchpad", "runtime_memory", "tensors"), 0)
     cores = {
@@ -153,15 +151,17 @@ def test_recorded_neuron_monitor_output_is_parsed(path: Path) -> None:
         },
     }
     speaking = Speaking([first])
-    source = open_source(Npus(machine, speaking))
-    completed = Series(c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"})
-    errors = Series(c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"})
-    totals = [(count(all_of(source), completed), count(all_of(source), errors))]
+    source = open_trainium(npu_host(machine, speaking))
+    counters = (
+        (c.AWS_NEURON_EXECUTION_COUNT, {RESULT: "completed"}),
+        (c.AWS_NEURON_EXECUTION_ERRORS, {c.ERROR_TYPE: "generic"}),
+    )
+    totals = [[value(all_of(source), *counter) for counter in counters]]
     for line in (second, third):
         speaking.lines = [line]
         once = often(source)
         speaking.lines = []
-        totals.append((count(once, completed), count(once, errors)))
+        totals.append([value(once, *counter) for counter in counters])
     assert totals[0][0] > 0
     assert totals[2][0] - totals[1][0] == 260
     assert totals[2][1] - totals[1][1] == 23749 - 23692

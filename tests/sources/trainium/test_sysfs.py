@@ -10,8 +10,19 @@ from typing import Any
 
 import pytest
 from tests.sources.machines import STRANGER
-from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import HOST, TRN1, Npus, lines, moved_files, old_files, program, report, runtime
+from tests.sources.npus import (
+    HOST,
+    TRN1,
+    lines,
+    moved_files,
+    npu_host,
+    old_files,
+    open_trainium,
+    program,
+    report,
+    reports_of,
+    runtime,
+)
 from tests.sources.reading import all_of, often, series_of
 from tests.support.children import PROGRAMS
 
@@ -34,7 +45,7 @@ def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
             "POWER_STATUS_VALID,1701,1.00,99.00,99.00"
         )
         files[path.replace(power, "neuron0/deeper/power/utilization")] = files.pop(path)
-    sysfs = Sysfs(Npus(files, None).files())
+    sysfs = Sysfs(npu_host(files, None).files())
     assert sysfs.memory_used(0) == 1_000_000 + 1_000_000 + 4096
     assert sysfs.power_percent(0) == 21.5
 
@@ -42,8 +53,8 @@ def test_single_moved_sysfs_file_is_found_but_no_namesake() -> None:
 def test_device_memory_is_dropped_when_one_core_is_unknown() -> None:
     files = old_files(1, 2, 1)
     del files["/sys/devices/virtual/neuron_device/neuron0/neuron_core1/stats/memory_usage/device_mem/total"]
-    assert Sysfs(Npus(files, None).files()).memory_used(0) is None
-    points = all_of(open_source(Npus(HOST | files | program(), reports_of(runtime(STRANGER, (0,), 1)))))
+    assert Sysfs(npu_host(files, None).files()).memory_used(0) is None
+    points = all_of(open_trainium(npu_host(HOST | files | program(), reports_of(runtime(STRANGER, (0,), 1)))))
     sizes = runtime(STRANGER, (0,), 1)["report"]["memory_used"]["neuron_runtime_used_bytes"]
     assert [*series_of(points, c.HW_NPU_MEMORY_USAGE).values()] == [sizes["neuron_device"]], "as the runtimes report it"
 
@@ -61,7 +72,7 @@ def test_cores_of_trainium2_are_logical_without_the_tool(environ: dict[str, str]
     """By default, programs see two physical cores as one, and number these."""
     names = {f"/sys/devices/virtual/neuron_device/neuron{number}/info/architecture/device_name" for number in range(2)}
     files = HOST | old_files(2, 8, 1) | dict.fromkeys(names, "Trainium2\n") | program()
-    points = all_of(open_source(Npus(files, None), environ=environ, settings={"devices": "visible"}))
+    points = all_of(open_trainium(npu_host(files, None), environ=environ, settings={"devices": "visible"}))
     sizes = series_of(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
     code = {
         series.attributes[c.HW_ID]: (series.attributes[c.HW_PARENT], size)
@@ -78,8 +89,8 @@ def test_cores_of_trainium2_are_logical_without_the_tool(environ: dict[str, str]
 def test_memory_limit_below_usage_is_dropped() -> None:
     for size, ratio in ((1 << 30, True), (1 << 20, False)):
         hardware = {**TRN1, "neuron_device_memory_size": size}
-        drivers = Npus(HOST | old_files(1, 2, 1) | program(), lines(report([], 1, 1, hardware)))
-        points = all_of(open_source(drivers))
+        drivers = npu_host(HOST | old_files(1, 2, 1) | program(), lines(report([], 1, 1, hardware)))
+        points = all_of(open_trainium(drivers))
         assert series_of(points, c.HW_NPU_MEMORY_USAGE)
         assert bool(series_of(points, c.HW_NPU_MEMORY_LIMIT)) is ratio
         assert bool(series_of(points, c.HW_NPU_MEMORY_UTILIZATION)) is ratio
@@ -88,21 +99,21 @@ def test_memory_limit_below_usage_is_dropped() -> None:
 def test_ecc_errors_fall_back_to_neuron_monitor() -> None:
     denied = PermissionError(13, "denied")
     files = {path: denied if "_ecc_" in path else content for path, content in old_files(1, 2, 1).items()}
-    points = all_of(open_source(Npus(HOST | files | program(), reports_of())))
+    points = all_of(open_trainium(npu_host(HOST | files | program(), reports_of())))
     errors = {series.attributes[c.ERROR_TYPE]: number for series, number in series_of(points, c.HW_ERRORS).items()}
     assert errors == {"corrected": 8, "uncorrected": 0, "sram_corrected": 0, "sram_uncorrected": 0}
 
 
 def test_unloaded_and_reloaded_neuron_driver() -> None:
     here = HOST | old_files(2, 2, 1) | program()
-    drivers = Npus(here, None)
-    source = open_source(drivers)
+    drivers = npu_host(here, None)
+    source = open_trainium(drivers)
     assert len(series_of(all_of(source), c.HW_NPU_INFO)) == 2
-    drivers.become(Npus(HOST | program(), None))
+    drivers.become(npu_host(HOST | program(), None))
     all_of(source)
     assert all_of(source) == {}
     assert source.errors == ["the Neuron driver has been unloaded"]
-    drivers.become(Npus(HOST | moved_files(1, 2, 2) | program(), None))
+    drivers.become(npu_host(HOST | moved_files(1, 2, 2) | program(), None))
     all_of(source)
     points = all_of(source)
     assert len(series_of(points, c.HW_NPU_INFO)) == len(series_of(points, c.HW_NPU_MEMORY_USAGE)) == 1
@@ -110,8 +121,8 @@ def test_unloaded_and_reloaded_neuron_driver() -> None:
 
 
 def test_memory_sample_reads_one_file_per_core() -> None:
-    drivers = Npus(HOST | old_files(16, 8, 1) | program(), reports_of(devices=16))
-    source = open_source(drivers)
+    drivers = npu_host(HOST | old_files(16, 8, 1) | program(), reports_of(devices=16))
+    source = open_trainium(drivers)
     all_of(source)
     drivers.tree.asked.clear()
     assert len(series_of(often(source), c.HW_NPU_MEMORY_USAGE)) == 16
@@ -120,7 +131,7 @@ def test_memory_sample_reads_one_file_per_core() -> None:
 
 @pytest.mark.parametrize("made", [old_files, moved_files])
 def test_sysfs_search_skips_unneeded_files(made: Any) -> None:
-    drivers = Npus(made(1, 2, 0), None)
+    drivers = npu_host(made(1, 2, 0), None)
     Sysfs(drivers.files())
     assert not [path for path in drivers.tree.asked if path.endswith(("reset", "success/total"))]
 
@@ -131,12 +142,12 @@ def test_sysfs_search_skips_unneeded_files(made: Any) -> None:
 def test_invalid_power_status_is_dropped(text: str) -> None:
     files = old_files(1, 1, 0)
     files["/sys/devices/virtual/neuron_device/neuron0/stats/power/utilization"] = text
-    assert Sysfs(Npus(files, None).files()).power_percent(0) is None
+    assert Sysfs(npu_host(files, None).files()).power_percent(0) is None
 
 
 def test_broken_neuron_sysfs_gives_no_values() -> None:
     files = {path: PermissionError(13, "denied") if "stats" in path else "\x00?" for path in old_files(1, 2, 1)}
-    source = open_source(Npus(HOST | files | program(), None))
+    source = open_trainium(npu_host(HOST | files | program(), None))
     assert {series.metric for series in all_of(source)} == {c.HW_NPU_INFO}
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.neuron import open_source, reports_of
-from tests.sources.npus import HOST, TRN1, Npus, report, runtime
+from tests.sources.npus import HOST, TRN1, npu_host, open_trainium, report, reports_of, runtime
 from tests.sources.playing import Ahead, beside_the_host
 from tests.sources.reading import all_of, often, opened, series_of, value
 from tests.support.children import PROGRAMS, lives, run
@@ -177,9 +176,9 @@ def test_neuron_monitor_with_other_output_makes_the_source_fail(tmp_path: Path) 
 def test_neuron_monitor_is_not_run_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Tool(tmp_path, own(1))
     monkeypatch.setenv("PATH", str(tmp_path))
-    drivers = Npus({**HOST, "/dev/null": ""}, reports_of())
+    drivers = npu_host({**HOST, "/dev/null": ""}, reports_of())
     with pytest.raises(Unavailable, match="no Neuron driver is loaded"):
-        open_source(drivers)
+        open_trainium(drivers)
     assert drivers.tree.asked == []
     assert not (tmp_path / "runs").exists()
 
