@@ -92,6 +92,16 @@ def test_implausible_cell_is_absent(cell: str) -> None:
         assert series_of(found, c.HW_NPU_MEMORY_USAGE) != {}
 
 
+@pytest.mark.parametrize("cell", ["N/A", "", "0000:43\x00:00.0"])
+def test_address_that_is_unknown_or_not_printable_is_absent(cell: str) -> None:
+    drivers = server(1)
+    drivers.tools["hl-smi"] = hl_smi(gaudi3(0, 1, bus=cell, uuid="N/A"))
+    with opened("gaudi", drivers, STRANGER) as source:
+        (info,) = series_of(all_of(source), c.HW_NPU_INFO)
+    assert c.PCI_BDF not in info.attributes
+    assert info.attributes[c.HW_ID] == "hpu0"
+
+
 @pytest.mark.parametrize(
     ("text", "ids", "unmatched"), [("", ["a", "b"], ()), ("7", ["a"], ()), ("6, 5", ["b"], ("5",))]
 )

@@ -20,7 +20,7 @@ class Hpu(Device):
     """
 
     def __init__(self, index: int, cells: Mapping[str, str]) -> None:
-        address = cells.get(ADDRESS, "").lower()
+        address = fact(cells.get(ADDRESS, "")).lower()
         uuid = fact(cells.get(UUID, ""))
         super().__init__(uuid or address or f"hpu{index}", f"HPU {index}", "npu", index=index, address=address)
         module = cells.get(MODULE, "")
