@@ -328,7 +328,7 @@ def test_processes_have_user_and_command(tmp_path: Path) -> None:
             try:
                 session.read_now(1.0)
                 found = holders(session)
-                pids = [each.pid for each in found if each.is_known]
+                pids = [holder.pid for _, holder in found if holder.owner is not None]
                 reader.read(pids)
                 first, second = users(found, {str(h100(0)["UUID"]): "GPU 0"}, reader.read(pids))
             finally:

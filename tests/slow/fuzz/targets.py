@@ -58,7 +58,7 @@ from opentelemetry.instrumentation.hardware.sources.openmetrics.metrics import s
 from opentelemetry.instrumentation.hardware.sources.openmetrics.page import Parser
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses, messages, profiler
 from opentelemetry.instrumentation.hardware.sources.tpu import fields as tpu_fields
-from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder
 from opentelemetry.instrumentation.hardware.system.linux import LinuxMachine
 
 # Inputs that were findings, in a folder for each target. The suite replays them.
@@ -487,7 +487,7 @@ _HELD: Final = HeldDevice(
     1,
     {c.HW_ID: "GPU-1f", c.HW_NAME: "GPU 1", c.HW_TYPE: "gpu"},
     50 << 30,
-    [({c.K8S_POD_UID: "u-1"}, 1 << 30)],
+    [Holder(7, 1 << 30, {c.K8S_POD_UID: "u-1"})],
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.amd import Amd
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 
 
 def memory_of(drivers: Any) -> dict[str, float]:
@@ -39,11 +41,14 @@ def test_gpu_of_rocm_without_an_address_in_the_tool_has_no_holders() -> None:
     gpu = Gpu()
     files = amdsysfs.machine([gpu]) | {f"{KFD}/proc/{STRANGER}/vram_{number_of(gpu)}": "500\n"}
     outputs = {**by_amd_smi(6)(0).tools["amd-smi"].prints, "static --json": b"ERROR"}
-    site = SourceContext(Config(amdgpu="off"), radeon_host(files, {"amd-smi": outputs}), STRANGER, all_processes=True)
+    held: dict[str, Sequence[HeldDevice]] = {}
+    site = SourceContext(
+        Config(amdgpu="off"), radeon_host(files, {"amd-smi": outputs}), STRANGER, all_processes=True, held=held
+    )
     source = Amd(site)
     source.open()
     assert series_of(all_of(source), c.HW_POWER)
-    assert source.holders == ()
+    assert [device.users for device in held["amd"]] == [None, None]
 
 
 @pytest.mark.parametrize(

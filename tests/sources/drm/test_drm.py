@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware.sources.drm import Drm
 
 def agent(drivers: Drivers) -> Drm:
     """The source of an agent that observes no program, open."""
-    source = Drm(SourceContext(Config(), drivers, STRANGER, all_processes=True))
+    source = Drm(SourceContext(Config(), drivers, STRANGER, all_processes=True, held={}))
     source.open()
     return source
 
@@ -141,7 +141,9 @@ def test_sum_of_some_processes_is_no_utilization(namespace: str) -> None:
 def test_holders_are_the_processes_with_open_device_files() -> None:
     source = agent(board(1))
     all_of(source)
-    assert {(holder.pid, holder.memory) for holder in source.holders} == {
+    assert source.context.held is not None
+    (device,) = source.context.held["drm"]
+    assert {(user.pid, user.memory) for user in device.users or ()} == {
         (STRANGER, 4097 << 10),
         (STRANGER + 1, 1 << 20),
         (4242, 7 << 20),

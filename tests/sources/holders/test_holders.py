@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.holders import Holders
-from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Owner, owner
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder, Owner, owner
 
 ID = "4f9c0c1d7d2c8f7ab1a4e5d3c2b1a09f8e7d6c5b4a3928170615243342516070"
 POD = "8f3a1b2c-4d5e-6f70-8192-a3b4c5d6e7f8"
@@ -125,11 +125,12 @@ except PermissionError:
 
 
 def device(
-    number: int = 0, memory: int | None = 50 * GIB, users: list[tuple[Owner, int | None]] | None = None
+    number: int = 0, memory: int | None = 50 * GIB, users: Sequence[tuple[Owner, int | None]] | None = None
 ) -> HeldDevice:
     uuid = f"GPU-{number}f"
     attributes = {c.HW_ID: uuid, c.HW_NAME: f"GPU {number}", c.HW_TYPE: "gpu"}
-    return HeldDevice("nvidia", {uuid.lower(), f"0000:0{number}:00.0"}, number, attributes, memory, users)
+    listed = None if users is None else [Holder(7, size, owner) for owner, size in users]
+    return HeldDevice("nvidia", {uuid.lower(), f"0000:0{number}:00.0"}, number, attributes, memory, listed)
 
 
 def opened(devices: list[HeldDevice], tree: Tree, environ: Mapping[str, str] | None = None, **settings: Any) -> Holders:
@@ -181,7 +182,9 @@ def test_unknown_memory_is_absent() -> None:
 def test_utilization_of_each_holder() -> None:
     job, pod = {c.SLURM_JOB_ID: "77"}, {c.K8S_POD_UID: POD}
     held = device(memory=None, users=[(job, None), (pod, None), (job, None)])
-    found = rows(opened([held._replace(shares=[0.5, 0.0, 0.75])], Tree()))
+    assert held.users is not None
+    users = [user._replace(share=share) for user, share in zip(held.users, (0.5, 0.0, 0.75))]
+    found = rows(opened([held._replace(users=users)], Tree()))
     assert {name: value for name, value in found.items() if name.startswith("utilization")} == {
         "utilization: used, GPU 0, 77": 1.0,
         f"utilization: used, GPU 0, {POD}": 0.0,

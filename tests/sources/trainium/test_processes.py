@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from tests.sources.machines import STRANGER
@@ -22,6 +22,7 @@ from tests.sources.npus import (
 from tests.sources.reading import all_of, often, series_of, value
 
 from opentelemetry.instrumentation.hardware import catalog as c
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 
 RESULT, TAG = c.NEURON_RESULT, c.NEURON_TAG
 
@@ -133,9 +134,10 @@ def test_runtime_uses_only_some_of_the_cores_that_it_lists() -> None:
     points = all_of(open_trainium(drivers, settings={"devices": "process"}))
     used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
     assert used == {"neuroncore1"}
-    source = open_trainium(drivers, all_processes=True)
-    all_of(source)
-    assert {(holder.device, holder.pid) for holder in source.holders} == {("neuron0", STRANGER), ("neuron1", 4242)}
+    held: dict[str, Sequence[HeldDevice]] = {}
+    all_of(open_trainium(drivers, all_processes=True, held=held))
+    found = {(device.attributes[c.HW_ID], user.pid) for device in held["trainium"] for user in device.users or ()}
+    assert found == {("neuron0", STRANGER), ("neuron1", 4242)}
 
 
 def test_idle_runtime_without_memory_may_use_all_cores_that_it_lists() -> None:

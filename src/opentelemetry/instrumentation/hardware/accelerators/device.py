@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from math import inf
 from typing import ClassVar, Final
@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Event, Kind, Metric, Number, Point, Rate, Series
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder
 
 STATES: Final = ("ok", "degraded", "failed")  # values of ``hw.state``
 
@@ -243,6 +244,13 @@ class Device:
         condition = self.condition()
         for state in STATES if condition else ():
             yield self.series(Series(c.HW_STATUS, {c.HW_STATE: state}))(int(state == condition))
+
+    def held(self, vendor: str, users: Sequence[Holder] | None) -> HeldDevice:
+        """Return the device with the processes that use it; None if they are not listed."""
+        names = {name.lower() for name in (self.id, self.address, *self.aliases) if name}
+        attributes = self.series(Series(c.HW_HOLDER_INFO)).attributes
+        memory = None if self.trouble or self.memory_used is None else int(self.memory_used)
+        return HeldDevice(vendor, names, -1 if self.parent else self.index, attributes, memory, users)
 
     # -- failures
 

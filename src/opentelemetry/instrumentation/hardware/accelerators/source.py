@@ -10,14 +10,13 @@ from typing import ClassVar, Final
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device, DeviceFailed
 from opentelemetry.instrumentation.hardware.accelerators.driver import AcceleratorDriver, DriverChoice, open_first
-from opentelemetry.instrumentation.hardware.accelerators.holders import Holder, held_devices
 from opentelemetry.instrumentation.hardware.accelerators.presence import DetectedSource, kernel_files
 from opentelemetry.instrumentation.hardware.accelerators.selection import DeviceFilter, VisibilityRule
 from opentelemetry.instrumentation.hardware.accelerators.unsupported import ALL_SUSPENDED, HOST_PIDS, missing
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Point, Scope, Unavailable
 from opentelemetry.instrumentation.hardware.sources import SLOW, Reading, SourceContext
-from opentelemetry.instrumentation.hardware.system.holders import owner
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder, owner
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 # Times that spans look for the devices that the program uses. Later only slow readings do.
@@ -33,8 +32,6 @@ class AcceleratorSource(DetectedSource):
         process_metrics: The metrics of :meth:`~.driver.AcceleratorDriver.usage`, in messages.
         usage_is_cheap: Whether usage is read at every sampling interval.
         is_selectable: Whether ``DEVICES`` applies; otherwise all devices are reported.
-        holders: Who uses each device, as of the newest slow reading, if no program is observed. Other threads may read
-            it: it is replaced, never changed.
     """
 
     scope = Scope.PROCESS
@@ -46,7 +43,6 @@ class AcceleratorSource(DetectedSource):
         super().__init__(context)
         self.driver: AcceleratorDriver | None = None
         self.devices: Sequence[Device] = ()
-        self.holders: Sequence[Holder] = ()
         self._reports_devices = context.is_reporter
         self._reported_by_others: frozenset[str] = frozenset()
         self._instead = ""
@@ -212,8 +208,8 @@ class AcceleratorSource(DetectedSource):
                 yield from self._points(device, device.read_slow)
             yield from device.identity_points()
         yield from usage
-        if self.context.all_processes:
-            self._find_holders(driver)
+        if self.context.held is not None:
+            self.context.held[self.name] = [*self._held(driver)]
         self.errors = [*driver.errors]
         self.unsupported = [*self._unsupported(driver)]
 
@@ -284,18 +280,21 @@ class AcceleratorSource(DetectedSource):
             self.used_devices = frozenset(device.id for device in self.all_devices() if device.selection_id in visible)
             self.is_use_known = False
 
-    def _find_holders(self, driver: AcceleratorDriver) -> None:
-        listed = {device: sizes for device, sizes in driver.holders() if device.selection_id in self.selection}
+    def _held(self, driver: AcceleratorDriver) -> Iterator[HeldDevice]:
+        """Yield the reported devices with the processes that use them, without those of which programs use parts."""
+        listed = {device: sizes for device, sizes in driver.holders() if self._is_reported(device)}
         known = self.program.identifiable(pid for sizes in listed.values() for pid in sizes)
-        self.holders = tuple(
-            Holder(device.id, pid, size, pid in known)
-            for device, sizes in listed.items()
-            for pid, size in sizes.items()
-        )
-        if self.context.held is not None and self.files is not None:
-            owners = {pid: owner(pid, self.files) for pid in known}
-            reported = filter(self._is_reported, self.all_devices())
-            self.context.held[self.name] = held_devices(self.name, driver, reported, listed, owners)
+        owners = {pid: {} if self.files is None else owner(pid, self.files) for pid in known}
+        for device in filter(self._is_reported, self.all_devices()):
+            if device.is_divided:
+                continue
+            users = None
+            sizes = listed.get(device)
+            if sizes is not None:  # else the driver does not list them
+                ran = driver.shares(device) if sizes else None
+                shares = {} if ran is None else {pid: ran.get(pid, 0.0) for pid in sizes}
+                users = [Holder(pid, size, owners.get(pid), shares.get(pid)) for pid, size in sizes.items()]
+            yield device.held(self.name, users)
 
     # -- what is missing
 

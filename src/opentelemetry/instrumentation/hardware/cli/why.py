@@ -131,7 +131,7 @@ def _program(arguments: argparse.Namespace, config: Config) -> int | None:
     with closing(_session(arguments, config.changed(sources=["nvidia", "amd"]), None)) as session:
         session.start()
         session.read_now(_STEP)
-        pids = {each.pid for each in holders(session) if each.pid}
+        pids = {holder.pid for _, holder in holders(session) if holder.pid}
     return pids.pop() if len(pids) == 1 else None
 
 

@@ -60,6 +60,7 @@ class Session:
         runners: Its sources.
         threads: The threads that read them.
         labels: By ``hw.id``, attributes that all series of the device get. Our threads change it.
+        held: By source, the devices and who uses them; None if a program is observed. Our threads change it.
         on_reading: Called by our threads after their readings.
         on_event: Called by them for each event of a device.
         has_started: Whether it reads.
@@ -100,7 +101,7 @@ class Session:
         self._reporter = reporter
         self._former = FormerThreads() if former is None else former
         self._walk = SharedWalk() if drivers is None else None
-        self._held: dict[str, Sequence[HeldDevice]] | None = {} if all_processes else None
+        self.held: dict[str, Sequence[HeldDevice]] | None = {} if all_processes else None
         self.labels: dict[str, Attributes] = {}
         self._devices: list[Reporter] = []
         self._can_report = self.is_reporter or (reporter is not None and reporter.mode != "never")
@@ -168,7 +169,7 @@ class Session:
                     all_processes=self._all_processes,
                     claim=claim,
                     walk=self._walk,
-                    held=self._held,
+                    held=self.held,
                     labels=self.labels,
                     emit=self.on_event,
                 )

@@ -31,6 +31,22 @@ _USER_SLICE: Final = re.compile(r"/user-([0-9]{1,10})\.slice/")
 _UID: Final = re.compile(r"^Uid:\s+([0-9]+)", re.MULTILINE)
 
 
+class Holder(NamedTuple):
+    """A process that uses a device.
+
+    Attributes:
+        pid: Its PID, as the driver reports it.
+        memory: Bytes of the device's memory that it uses; None if unknown.
+        owner: Whom it works for; None if the process with this PID in ``/proc`` may be another one, as in a container.
+        share: The share of the time in which it ran on the device; None if unknown.
+    """
+
+    pid: int
+    memory: int | None
+    owner: Owner | None
+    share: float | None = None
+
+
 class HeldDevice(NamedTuple):
     """A device and the processes that use it.
 
@@ -40,8 +56,7 @@ class HeldDevice(NamedTuple):
         number: Its index among the devices of the vendor; -1 for a part of a device.
         attributes: ``hw.id`` and the others that identify it.
         memory: Bytes of its memory in use; None if unknown.
-        users: For each process, its owner and its bytes of the memory; None if the driver does not list them.
-        shares: For each of them, the share of the time in which it ran on the device; None if that is unknown.
+        users: The processes; None if the driver does not list them.
     """
 
     vendor: str
@@ -49,8 +64,7 @@ class HeldDevice(NamedTuple):
     number: int
     attributes: Attributes
     memory: int | None
-    users: Sequence[tuple[Owner, int | None]] | None
-    shares: Sequence[float] | None = None
+    users: Sequence[Holder] | None
 
 
 def owner(pid: int, files: Files) -> Owner:

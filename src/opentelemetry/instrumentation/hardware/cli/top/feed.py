@@ -61,7 +61,7 @@ class Feed:
         view = (self._viewer or self.open()).collect(is_expected)
         devices = figures.devices(view)
         found = holders(self._session)
-        pids = {holder.pid for holder in found if holder.is_known}
+        pids = {holder.pid for _, holder in found if holder.owner is not None}
         every = self._processes.everything(pids) if self._processes else {}
         used = users(found, {device.id: device.name for device in devices}, every)
         if devices:

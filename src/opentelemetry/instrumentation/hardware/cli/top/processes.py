@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from opentelemetry.instrumentation.hardware.accelerators.holders import Holder
-from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
+from opentelemetry.instrumentation.hardware.system.holders import Holder
 
 _COST = 0.01  # the share of a CPU for reading all processes. On a crowded host they are read less often.
 
@@ -49,19 +49,20 @@ class Process(NamedTuple):
         return self.device, self.pid
 
 
-def holders(session: Session) -> list[Holder]:
-    """Return who uses the devices of a session."""
-    sources = [runner.source for runner in session.runners]
-    return [holder for each in sources if isinstance(each, AcceleratorSource) for holder in each.holders]
+def holders(session: Session) -> list[tuple[str, Holder]]:
+    """Return who uses the devices of a session, with the ``hw.id`` of the device."""
+    held = session.held or {}
+    devices = [device for runner in session.runners for device in held.get(runner.name, ())]
+    return [(str(device.attributes[c.HW_ID]), user) for device in devices for user in device.users or ()]
 
 
-def users(found: Iterable[Holder], names: Mapping[str, str], known: Mapping[int, Process]) -> list[Process]:
+def users(found: Iterable[tuple[str, Holder]], names: Mapping[str, str], known: Mapping[int, Process]) -> list[Process]:
     """Return the processes that use devices, which have names by ``hw.id``."""
     processes = []
-    for each in found:
-        process = known.get(each.pid) if each.is_known else None
-        process = Process(each.pid, is_known=False) if process is None else process
-        processes.append(process._replace(device=names.get(each.device, each.device), device_memory=each.memory))
+    for device, holder in found:
+        process = None if holder.owner is None else known.get(holder.pid)
+        process = Process(holder.pid, is_known=False) if process is None else process
+        processes.append(process._replace(device=names.get(device, device), device_memory=holder.memory))
     return processes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +21,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.system import identity
 from opentelemetry.instrumentation.hardware.system.files import names_or_empty, read_text
-from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder
 
 _SOCKET: Final = "/var/lib/kubelet/pod-resources/kubelet.sock"
 _JOB_FILES_VARIABLE: Final = "DCGM_HPC_JOB_MAPPING_DIR"
@@ -156,7 +156,7 @@ class Holders(Source):
                 allocated = {self._key(each.holder) for each in self._allocations if each.is_of(device)}
                 for key in sorted(allocated)[:_MOST]:
                     yield c.HW_HOLDER_INFO(1, {**device.attributes, **dict(key), c.HOLDER_STATE: "allocated"})
-                used = {self._key(owner) for owner, _ in device.users or ()}
+                used = {self._key(user.owner or {}) for user in device.users or ()}
                 if len(allocated or used) == 1:
                     labels[str(device.attributes[c.HW_ID])] = dict(next(iter(allocated or used)))
         known = self.context.labels
@@ -165,15 +165,15 @@ class Holders(Source):
             for ended in known.keys() - labels.keys():
                 del known[ended]
 
-    def _used(self, device: HeldDevice, users: Any) -> Iterator[Point]:
+    def _used(self, device: HeldDevice, users: Sequence[Holder]) -> Iterator[Point]:
         sizes: dict[tuple[tuple[str, str], ...], list[int | None]] = {}
         times: dict[tuple[tuple[str, str], ...], float] = {}
-        for number, (owner, size) in enumerate(users):
-            key = self._key(owner)
+        for user in users:
+            key = self._key(user.owner or {})
             key = key if key in sizes or len(sizes) < _MOST else ()
-            sizes.setdefault(key, []).append(size)
-            if device.shares is not None:
-                times[key] = times.get(key, 0.0) + device.shares[number]
+            sizes.setdefault(key, []).append(user.memory)
+            if user.share is not None:
+                times[key] = times.get(key, 0.0) + user.share
         free = device.memory
         for key, listed in sizes.items():
             attributes = {**device.attributes, **dict(key), c.HOLDER_STATE: "used"}
