@@ -226,13 +226,12 @@ def tpu_metrics(data: bytes) -> None:
 def tpu_profile(data: bytes) -> None:
     """The page of a TPU's profiler."""
     try:
-        page = profiler.parse(messages.page(data))
+        model, values = profiler.parse(messages.page(data))
     except ValueError:
         return
-    for each in (page.idle, page.matrix):
-        if each is not None:
-            validity.number(each)
-    validity.printable(page.model or "")
+    for each in values.values():
+        validity.number(each)
+    validity.printable(model)
 
 
 def _tpu_seeds() -> Iterator[bytes]:

@@ -9,6 +9,7 @@ import pytest
 from tests.support.samples import samples
 
 from opentelemetry.instrumentation.hardware.sources.tpu import profiler, sdk
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import BUSY, MATRIX
 
 LIGHT = """\
 Timestamp: 11:22:33
@@ -20,24 +21,24 @@ Utilization of TPU Matrix Units (higher is better): 42.25%
 @pytest.mark.parametrize(
     ("page", "expected"),
     [
-        (LIGHT, profiler.Page("TPU v3", None, 42.25)),
-        (LIGHT + "TPU idle time (lower is better): 5.5%\n", profiler.Page("TPU v3", 5.5, 42.25)),
-        ("Utilization of TPU Matrix Units (higher is better): 0.000%", profiler.Page(None, None, 0.0)),
-        ("Utilization of TPU Matrix Units (higher is better): 142.0%", profiler.Page()),
-        ("Utilization of TPU Matrix Units (higher is better): -1.0%", profiler.Page()),
-        ("Utilization of TPU Matrix Units (higher is better): nan%", profiler.Page()),
-        ("Utilization of TPU Matrix Units (higher is better):", profiler.Page()),
-        ("", profiler.Page()),
+        (LIGHT, ("TPU v3", {MATRIX: 42.25})),
+        (LIGHT + "TPU idle time (lower is better): 5.5%\n", ("TPU v3", {MATRIX: 42.25, BUSY: 94.5})),
+        ("Utilization of TPU Matrix Units (higher is better): 0.000%", ("", {MATRIX: 0.0})),
+        ("Utilization of TPU Matrix Units (higher is better): 142.0%", ("", {})),
+        ("Utilization of TPU Matrix Units (higher is better): -1.0%", ("", {})),
+        ("Utilization of TPU Matrix Units (higher is better): nan%", ("", {})),
+        ("Utilization of TPU Matrix Units (higher is better):", ("", {})),
+        ("", ("", {})),
     ],
 )
-def test_profiler_page_of_both_levels_is_parsed(page: str, expected: profiler.Page) -> None:
+def test_profiler_page_of_both_levels_is_parsed(page: str, expected: object) -> None:
     assert profiler.parse(page) == expected
 
 
 @pytest.mark.parametrize("path", samples("tpu/tpu_profiler_client_monitor_level2.txt"))
 def test_recorded_profiler_page_is_parsed(path: Path) -> None:
     page = path.read_text()
-    assert profiler.parse(page) == profiler.Page("TPU v2", 36.9, 10.1)
+    assert profiler.parse(page) == ("TPU v2", {MATRIX: 10.1, BUSY: 100 - 36.9})
 
 
 LINE = {

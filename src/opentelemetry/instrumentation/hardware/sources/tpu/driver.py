@@ -169,15 +169,13 @@ class TpuDriver(AcceleratorDriver):
         return size if size in self._buffer_sizes else ""
 
     def _take_profile(self) -> None:
-        page = self._profiler.read() if self._profiler else None
-        if page is not None:
-            node = self._devices.whole
-            if page.model:
-                node.facts = {c.HW_VENDOR: "Google", c.HW_MODEL: page.model}
-            if page.matrix is not None:
-                node.sampled[fields.MATRIX] = page.matrix
-            if page.idle is not None:
-                node.sampled[fields.BUSY] = 100 - page.idle
+        if self._profiler is None:
+            return
+        model, values = self._profiler.read()
+        node = self._devices.whole
+        if model:
+            node.facts = {c.HW_VENDOR: "Google", c.HW_MODEL: model}
+        node.sampled |= values
 
     def _take_sdk(self) -> None:
         """Take the newest line of the SDK. If it fails, only its own values are missing."""

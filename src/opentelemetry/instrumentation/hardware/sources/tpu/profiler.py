@@ -6,10 +6,12 @@ https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/profiler/pr
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.rpc import UNAVAILABLE
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import BUSY, MATRIX
 from opentelemetry.instrumentation.hardware.sources.tpu.services import Services
 
 # Minimum seconds between two calls. For each call, the host of the TPU profiles its cores.
@@ -22,28 +24,14 @@ LEVEL: Final = 2  # the level of detail. Level 2 adds idle time, cores and step 
 _PERCENT: Final = r"[^:\n]*:\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%"
 
 
-class Page(NamedTuple):
-    """The values of a page; None for a value that is missing.
-
-    Attributes:
-        model: The model of the TPU.
-        idle: Percent of the time that the TPU was idle.
-        matrix: Utilization of the matrix units in percent of their peak rate.
-    """
-
-    model: str | None = None
-    idle: float | None = None
-    matrix: float | None = None
-
-
-def parse(text: str) -> Page:
-    """Parse a page of level 1 or 2."""
+def parse(text: str) -> tuple[str, dict[Field, float]]:
+    """Parse a page of level 1 or 2. Returns the model of the TPU, "" if unknown, and the values in percent."""
     model = re.search(r"^\s*TPU type:[ \t]*(\S[^\n]{0,63}?)[ \t\r]*$", text, re.MULTILINE)
-    return Page(
-        model[1] if model and model[1].isprintable() else None,
-        _percent(text, "TPU idle time"),
-        _percent(text, "Utilization of TPU Matrix Units"),
-    )
+    matrix, idle = (_percent(text, subject) for subject in ("Utilization of TPU Matrix Units", "TPU idle time"))
+    values = {} if matrix is None else {MATRIX: matrix}
+    if idle is not None:
+        values[BUSY] = 100 - idle
+    return model[1] if model and model[1].isprintable() else "", values
 
 
 def _percent(text: str, subject: str) -> float | None:
@@ -64,22 +52,22 @@ class Profiler:
         self._address = address
         self.error = ""
 
-    def read(self) -> Page | None:
-        """Profile, and return the values; None if no profiler responds.
+    def read(self) -> tuple[str, dict[Field, float]]:
+        """Profile, and return model and values; none if no profiler responds.
 
         Raises:
             DriverError: The profiler fails.
         """
         try:
-            page = parse(self._services.monitor(self._address, DURATION, LEVEL))
+            model, values = parse(self._services.monitor(self._address, DURATION, LEVEL))
         except DriverError as error:
             if error.code != UNAVAILABLE:
                 raise
             self.error = f"hw.npu.*: no profiler responds at {self._address} ({error.text})"
-            return None
+            return "", {}
         self.error = ""
-        if page.matrix is None:
+        if MATRIX not in values:
             self.error = (
                 f"hw.npu.utilization (matrix): the profiler at {self._address} does not report it; is the TPU in use?"
             )
-        return page
+        return model, values
