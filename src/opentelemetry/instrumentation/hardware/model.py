@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 Attributes: TypeAlias = "Mapping[str, str | int]"
 
@@ -120,6 +121,17 @@ class Metric:
             ValueError: The metric does not have an attribute.
         """
         return Series(self, attributes), value
+
+
+counter: Final = partial(Metric, Kind.COUNTER)  # a total that only increases; an observable counter
+
+# A quantity that can be summed over its attributes; an observable up-down counter.
+updown: Final = partial(Metric, Kind.UPDOWN)
+
+gauge: Final = partial(Metric, Kind.GAUGE)  # any other value; an observable gauge
+
+# A value of each of many events; a histogram that is recorded when they happen, and not read from a source.
+histogram: Final = partial(Metric, Kind.HISTOGRAM)
 
 
 class Series(tuple["Metric", frozenset["tuple[str, str | int]"]]):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from opentelemetry.instrumentation.hardware.catalog import attributes as a
-from opentelemetry.instrumentation.hardware.catalog.kinds import counter, gauge, updown
-from opentelemetry.instrumentation.hardware.model import Window
+from opentelemetry.instrumentation.hardware.model import Window, counter, gauge, updown
 
 # A table: the lines of a row are its name, help text, source and options.
 # fmt: off
