@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 from opentelemetry.sdk.metrics.export import Gauge, NumberDataPoint, Sum
 from opentelemetry.sdk.metrics.export import Metric as SdkMetric
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric, Point, Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -85,6 +87,16 @@ def numbers(metric: SdkMetric) -> list[NumberDataPoint]:
 def series_of(found: dict[Series, Value], metric: Metric) -> dict[Series, Value]:
     """The series of one metric."""
     return {series: value for series, value in found.items() if series.metric is metric}
+
+
+def by_id(found: dict[Series, Value], metric: Metric, attributes: Attributes | None = None) -> dict[str, Any]:
+    """The values of a metric by hw.id, of the series that have these attributes."""
+    wanted = (attributes or {}).items()
+    return {
+        str(series.attributes[c.HW_ID]): value
+        for series, value in series_of(found, metric).items()
+        if wanted <= series.attributes.items()
+    }
 
 
 def value(found: dict[Series, Value], metric: Metric, attributes: Attributes | None = None) -> float:

@@ -11,12 +11,10 @@ from typing import Any, cast
 
 import pytest
 from tests.sources.machines import GIB, SPARSE, Story
-from tests.sources.reading import all_of, opened, series_of
+from tests.sources.reading import opened
 from tests.sources.tree import Fabricated, Speaking, Tree
 
-from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
-from opentelemetry.instrumentation.hardware.model import Metric
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tpu import fields
 
@@ -257,16 +255,6 @@ def open_source(*places: str, **settings: Any) -> Iterator[Source]:
     """The source with these runtime addresses, on a machine without a TPU on its PCI bus."""
     with opened("tpu", Cloudless(), tpu_runtime=list(places), **settings) as source:
         yield source
-
-
-def by_id(source: Source, metric: Metric, **attributes: str) -> dict[str, Any]:
-    """The values of a metric in one reading, by hw.id."""
-    wanted = {name.replace("_", "."): value for name, value in attributes.items()}
-    return {
-        str(series.attributes[c.HW_ID]): value
-        for series, value in series_of(all_of(source), metric).items()
-        if wanted.items() <= series.attributes.items()
-    }
 
 
 def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:

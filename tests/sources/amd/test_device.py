@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.sources.machines import STRANGER
 from tests.sources.playing import playing
 from tests.sources.radeons import ALL, DENIED, by_amd_smi, radeon_host
-from tests.sources.reading import all_of, opened, series_of
+from tests.sources.reading import all_of, by_id, opened, series_of
 from tests.sources.tree import Fabricated
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import Files, Gpu, table
@@ -220,10 +220,7 @@ def test_gpu_index_follows_the_pci_address() -> None:
 
 def test_second_die_with_same_unique_id_is_identified_by_pci_address() -> None:
     found = read(amdsysfs.machine([Gpu(0, "0000:03:00.0"), Gpu(1, "0000:c9:00.0")]))
-    assert {series.attributes[c.HW_ID] for series in series_of(found, c.HW_POWER)} == {
-        "43cc8cc8af246700",
-        "0000:c9:00.0",
-    }
+    assert by_id(found, c.HW_POWER).keys() == {"43cc8cc8af246700", "0000:c9:00.0"}
 
 
 @pytest.mark.parametrize("number", [0x43CC8CC8AF246700, 0x003C8CC8AF246700, 0xFFCC8CC8AF246700], ids=hex)
@@ -450,7 +447,7 @@ def test_restricted_container_without_pci_addresses_reports_all_gpus() -> None:
     drivers.tree.files |= amdsysfs.topology([Gpu()]) | properties
     drivers.tools["amd-smi"].prints = {**drivers.tools["amd-smi"].prints, "static --json": b"[]"}
     with opened("amd", drivers, STRANGER, devices="visible", amdgpu="off") as source:
-        assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_POWER)} == {"gpu0", "gpu1"}
+        assert by_id(all_of(source), c.HW_POWER).keys() == {"gpu0", "gpu1"}
         assert (
             "this container has some GPUs: the tool does not report the PCI address of a GPU, so ROCm's order of the "
             "GPUs is unknown; all are reported" in source.unsupported

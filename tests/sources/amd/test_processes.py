@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.sources.amd.test_device import integrated, plain
+from tests.sources.amd.test_device import integrated
 from tests.sources.machines import STRANGER
 from tests.sources.radeons import by_amd_smi, mi300x, radeon_host
-from tests.sources.reading import all_of, opened, series_of
+from tests.sources.reading import all_of, by_id, opened, series_of
 from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Gpu, number_of
 
@@ -22,11 +22,7 @@ from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 
 def memory_of(drivers: Any) -> dict[str, float]:
     with opened("amd", drivers, STRANGER) as source:
-        found = all_of(source)
-    return {
-        str(series.attributes[c.HW_ID]): plain(value)
-        for series, value in series_of(found, c.PROCESS_GPU_MEMORY_USAGE).items()
-    }
+        return by_id(all_of(source), c.PROCESS_GPU_MEMORY_USAGE)
 
 
 def test_job_member_reports_only_process_memory() -> None:

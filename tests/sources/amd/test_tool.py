@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from tests.sources.playing import playing
 from tests.sources.radeons import by_amd_smi, rocm
-from tests.sources.reading import all_of, opened, series_of
+from tests.sources.reading import all_of, by_id, opened, series_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
-from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.amd import tool as smi
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="amdgpu is a driver of Linux")
@@ -132,7 +131,7 @@ def test_amd_smi_without_static_output_still_gives_metrics(tmp_path: Path) -> No
     with opened("amd", amdgpu="off", amd_smi=str(path)) as source:
         all_of(source)
         found = all_of(source)
-    assert {str(series.attributes[c.HW_ID]) for series in series_of(found, c.HW_POWER)} == {"gpu0", "gpu1"}
+    assert by_id(found, c.HW_POWER).keys() == {"gpu0", "gpu1"}
     assert (tmp_path / "runs").read_text().split() == ["metric", "static", "metric"]
 
 
@@ -156,11 +155,6 @@ def heated(folder: Path, gpus: dict[str, int]) -> dict[str, Any]:
     return amd_smi(folder, metric, [*gpus])
 
 
-def temperatures(source: Source) -> dict[str, Any]:
-    found = series_of(all_of(source), c.HW_TEMPERATURE)
-    return {str(series.attributes[c.HW_ID]): value for series, value in found.items()}
-
-
 def test_gpus_after_a_lost_one_keep_their_values_although_rocm_smi_renumbers_them(tmp_path: Path) -> None:
     cards = [
         {"PCI Bus": f"0000:{bus}:00.0", "Temperature (Sensor junction) (C)": celsius}
@@ -172,22 +166,26 @@ def test_gpus_after_a_lost_one_keep_their_values_although_rocm_smi_renumbers_the
 
     settings = tool(tmp_path, printing(tmp_path, listed(cards)))
     with opened("amd", **settings) as source:
-        assert temperatures(source) == {"0000:2f:00.0": 41.0, "0000:30:00.0": 52.0, "0000:31:00.0": 63.0}
+        assert by_id(all_of(source), c.HW_TEMPERATURE) == {
+            "0000:2f:00.0": 41.0,
+            "0000:30:00.0": 52.0,
+            "0000:31:00.0": 63.0,
+        }
         printing(tmp_path, listed([cards[0], cards[2]]))
-        assert temperatures(source) == {"0000:2f:00.0": 41.0, "0000:31:00.0": 63.0}
+        assert by_id(all_of(source), c.HW_TEMPERATURE) == {"0000:2f:00.0": 41.0, "0000:31:00.0": 63.0}
 
 
 def test_gpus_after_a_lost_one_keep_their_ids_although_amd_smi_fails_once(tmp_path: Path) -> None:
     gpus = {"0000:2f:00.0": 41, "0000:30:00.0": 52}
     with opened("amd", **heated(tmp_path, gpus)) as source:
-        assert temperatures(source) == gpus
+        assert by_id(all_of(source), c.HW_TEMPERATURE) == gpus
         del gpus["0000:2f:00.0"]
         heated(tmp_path, gpus)
         (tmp_path / "static").write_text("ERROR: amdgpu is busy")
         with pytest.raises(ValueError, match="amd-smi"):
-            temperatures(source)
+            by_id(all_of(source), c.HW_TEMPERATURE)
         heated(tmp_path, gpus)
-        assert temperatures(source) == gpus
+        assert by_id(all_of(source), c.HW_TEMPERATURE) == gpus
 
 
 def test_block_that_amd_smi_cannot_read_keeps_its_errors(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.sources.machines import STRANGER
 from tests.sources.npus import CHILD, HOST, IPU_DEVICES, c2, lines, npu_host, program
 from tests.sources.playing import Ahead, beside_the_host
-from tests.sources.reading import all_of, often, opened, series_of, value
+from tests.sources.reading import all_of, by_id, often, opened, series_of, value
 from tests.sources.tree import Speaking
 from tests.support.children import PROGRAMS, command, lives, run
 from tests.support.samples import samples
@@ -261,7 +261,7 @@ def test_devices_all_discovers_all_partitions(tmp_path: Path, devices: str, mode
     library = Library(tmp_path, c2(0, 0), c2(1, 0), active=[c2(1, 0)])
     with opened("graphcore", devices=devices, **library.settings) as source:
         assert library.arguments[1] == mode
-        assert {series.attributes[c.HW_ID] for series in series_of(all_of(source), c.HW_NPU_INFO)} == seen
+        assert by_id(all_of(source), c.HW_NPU_INFO).keys() == seen
 
 
 def test_reused_ipu_pid_is_not_attributed_to_the_program() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sources.reading import all_of, opened, series_of
+from tests.sources.reading import all_of, by_id, opened, series_of
 from tests.sources.tpus import bus
 from tests.sources.tree import Fabricated, Tree
 from tests.support import children
@@ -96,18 +96,14 @@ def test_tpu_info_shows_the_values_that_are_exported(kind: str) -> None:
         limits = {
             series.attributes[c.HW_NAME]: value for series, value in series_of(found, c.HW_NPU_MEMORY_LIMIT).items()
         }
-        duty = {
-            series.attributes[c.HW_ID]: value
-            for series, value in series_of(found, c.HW_NPU_UTILIZATION).items()
-            if series.attributes[c.NPU_TASK] == "general"
-        }
+        duty = by_id(found, c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"})
         assert len(duty) == len(chips), "once for each chip"
         assert len(theirs) == len(ours) == len(devices)
         for usage in theirs:
             name = f"TPU core {usage.device_id}" if kind == "v3" else f"TPU {usage.device_id}"
             used, parent = ours[name]
             assert (used, limits[name]) == (usage.memory_usage, usage.total_memory)
-            assert duty[parent or f"tpu{usage.device_id}"] * 100 == pytest.approx(usage.duty_cycle_pct)
+            assert duty[str(parent or f"tpu{usage.device_id}")] * 100 == pytest.approx(usage.duty_cycle_pct)
         for row, listed, factor in (
             (c.GOOGLE_TPU_IDLE_DURATION, metrics.get_tensorcore_idle_duration(tpu.address), 1),
             (c.GOOGLE_TPU_HLO_QUEUE_SIZE, metrics.get_hlo_queue_size(chip, tpu.address), 1),

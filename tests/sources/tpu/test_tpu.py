@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.sources.reading import all_of, often, opened, series_of
+from tests.sources.reading import all_of, by_id, often, opened, series_of
 from tests.sources.tpu.test_pages import LIGHT, LINE
-from tests.sources.tpus import HERE, Bus, Cloudless, bus, busy_answers, by_id, open_source, python, tpu_host
+from tests.sources.tpus import HERE, Bus, Cloudless, bus, busy_answers, open_source, python, tpu_host
 from tests.sources.tree import Fabricated
 from tests.support.children import command, run
 from tests.support.waiting import wait_for
@@ -32,7 +32,7 @@ GIB = 1 << 30
 @pytest.mark.parametrize("local", [False, True], ids=["insecure", "local credentials"])
 def test_runtime_is_read_with_either_credentials(local: bool) -> None:
     with serving(busy(), local=local) as tpu, open_source(tpu.address) as source:
-        assert by_id(source, c.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
+        assert by_id(all_of(source), c.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
 
 
 def test_unknown_runtime_metric_is_missing_and_requested_again_after_a_pause() -> None:
@@ -42,19 +42,19 @@ def test_unknown_runtime_metric_is_missing_and_requested_again_after_a_pause() -
         first = len(tpu.requests)
         all_of(source)
         assert tpu.requests[first:] == [(fields.DUTY_CYCLE, False)]
-        assert by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
+        assert by_id(all_of(source), c.HW_NPU_UTILIZATION) == {"tpu0": 0.05}
         assert not source.errors
         assert any("hw.npu.memory.usage" in sentence for sentence in source.unsupported), source.unsupported
         tpu.metrics |= {fields.MEMORY_USED: doubles({0: 1024.0}), fields.MEMORY_TOTAL: doubles({0: 4096.0})}
         for _ in range(40):
             often(source)
-        assert by_id(source, c.HW_NPU_MEMORY_USAGE) == {"tpu0": 1024}
+        assert by_id(all_of(source), c.HW_NPU_MEMORY_USAGE) == {"tpu0": 1024}
         assert not any("hw.npu.memory.usage" in sentence for sentence in source.unsupported), source.unsupported
 
 
 def test_several_runtimes_are_called_without_aggregation_and_a_device_counts_once() -> None:
     with serving(busy(8)) as one, serving(busy(9)) as two, open_source(one.address, two.address) as source:
-        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general") == {
+        assert by_id(all_of(source), c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"}) == {
             "tpu8": 0.75,
             "tpu9": 0.0,
             "tpu10": 0.0,
@@ -67,7 +67,7 @@ def test_several_runtimes_are_called_without_aggregation_and_a_device_counts_onc
 def test_runtime_on_a_unix_socket_is_read(tmp_path: Path) -> None:
     place = str(tmp_path / "tpu.sock")
     with serving(busy(), f"unix:{place}"), open_source(place) as source:
-        assert by_id(source, c.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
+        assert by_id(all_of(source), c.HW_NPU_MEMORY_USAGE) == {"tpu0": 4 * GIB, "tpu1": 0}
 
 
 def test_runtime_that_starts_later_is_read_with_its_own_metrics() -> None:
@@ -98,13 +98,13 @@ def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
         serving(busy(2)) as hanging,
         open_source(healthy.address, hanging.address) as source,
     ):
-        assert set(by_id(source, c.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
+        assert set(by_id(all_of(source), c.HW_NPU_MEMORY_USAGE)) == {"tpu0", "tpu1", "tpu2", "tpu3"}
         before = counts(source)
         hanging.answering.clear()
 
         def others_are_read() -> bool:
             found = all_of(source)
-            used = {series.attributes[c.HW_ID] for series in series_of(found, c.HW_NPU_MEMORY_USAGE)}
+            used = {*by_id(found, c.HW_NPU_MEMORY_USAGE)}
             transferred = [*series_of(found, c.GOOGLE_TPU_TRANSFER_COUNT).values()]
             assert transferred in ([], before), "the counter does not fall"
             return used == {"tpu0", "tpu1"} and transferred == before
@@ -114,7 +114,7 @@ def test_runtime_that_hangs_loses_its_own_points_and_recovers() -> None:
         assert source.errors == [f"the TPU runtime at {hanging.address}: timed out after 0.5 s"]
         hanging.answering.set()
         everything = {"tpu0", "tpu1", "tpu2", "tpu3"}
-        wait_for(lambda: {*by_id(source, c.HW_NPU_MEMORY_USAGE)} == everything, 30, "reading of both runtimes")
+        wait_for(lambda: {*by_id(all_of(source), c.HW_NPU_MEMORY_USAGE)} == everything, 30, "reading of both runtimes")
         assert source.errors == []
         assert counts(source) == before, "nothing is counted twice"
 
@@ -150,16 +150,18 @@ def test_queue_sizes_of_a_core_are_added_over_runtimes() -> None:
             *queues({0: 4}, old=True),
             *queues({0: -1, 1: 1 << 40}),
         ]
-        assert by_id(source, c.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
+        assert by_id(all_of(source), c.GOOGLE_TPU_HLO_QUEUE_SIZE) == {"tpu0": 10, "tpu1": 0}
 
 
 def test_implausible_duty_cycle_is_missing_until_it_is_plausible() -> None:
     with serving(busy()) as tpu, open_source(tpu.address) as source:
         for percent, doubted in ((25.0, False), (250.0, True), (25.0, False)):
             tpu.metrics[fields.DUTY_CYCLE] = doubles({0: percent, 1: 0.0})
-            assert len(by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general")) == 2 - doubted
+            assert len(by_id(all_of(source), c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"})) == 2 - doubted
             assert any("not plausible" in sentence for sentence in source.unsupported) is doubted
-            assert [*by_id(source, c.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], "the names of devices do not change"
+            assert [*by_id(all_of(source), c.HW_NPU_MEMORY_USAGE)] == ["tpu0", "tpu1"], (
+                "the names of devices do not change"
+            )
 
 
 @pytest.mark.parametrize(("device", "expected"), [("006f", ["tpu0", "tpu1"]), ("0027", ["tpucore0", "tpucore1"])])
@@ -167,13 +169,13 @@ def test_device_names_follow_the_chip_on_the_pci_bus(device: str, expected: list
     with serving(busy()) as tpu, opened("tpu", Bus(device), tpu_runtime=[tpu.address]) as source:
         for duty in ({0: 75.0, 1: 0.0}, {0: 75.0}, {}):
             tpu.metrics[fields.DUTY_CYCLE] = doubles(duty)
-            assert [*by_id(source, c.HW_NPU_MEMORY_USAGE)] == expected
+            assert [*by_id(all_of(source), c.HW_NPU_MEMORY_USAGE)] == expected
 
 
 def test_implausible_device_number_is_dropped() -> None:
     with serving(busy()) as tpu, open_source(tpu.address) as source:
         tpu.metrics[fields.DUTY_CYCLE] = doubles({-1: 10.0, 0: 20.0, 1 << 30: 30.0})
-        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="general") == {"tpu0": 0.2}
+        assert by_id(all_of(source), c.HW_NPU_UTILIZATION, {c.NPU_TASK: "general"}) == {"tpu0": 0.2}
 
 
 def test_buffer_sizes_beyond_the_limit_share_a_series() -> None:
@@ -218,7 +220,7 @@ def test_invalid_runtime_response_is_reported_and_the_next_one_is_read(answer: A
         assert tpu.address in source.errors[0]
         tpu.metrics[fields.DUTY_CYCLE] = doubles({0: 50.0})
         for _ in range(40):
-            if by_id(source, c.HW_NPU_UTILIZATION) == {"tpu0": 0.5}:
+            if by_id(all_of(source), c.HW_NPU_UTILIZATION) == {"tpu0": 0.5}:
                 break
         assert source.errors == []
 
@@ -268,7 +270,7 @@ def port_of(listening: socket.socket) -> int:
 )
 def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, expected: float | None) -> None:
     with serving(FakeTpu({fields.DUTY_CYCLE: [metric_of(3, gauge)]})) as tpu, open_source(tpu.address) as source:
-        found = by_id(source, c.HW_NPU_UTILIZATION)
+        found = by_id(all_of(source), c.HW_NPU_UTILIZATION)
         assert found == ({} if expected is None else {"tpu3": expected})
         assert expected is not None or any(
             "hw.npu.utilization (general)" in sentence for sentence in source.unsupported
@@ -278,7 +280,7 @@ def test_gauge_of_any_type_is_read_and_implausible_ones_are_missing(gauge: Any, 
 def test_profiler_is_called_for_100_ms_every_10_s() -> None:
     with serving(FakeTpu(page=LIGHT)) as tpu, open_source("off", tpu_profiler=tpu.address) as source:
         assert source.readings()[0].apart == 10.0
-        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="matrix") == {"tpu": 0.4225}
+        assert by_id(all_of(source), c.HW_NPU_UTILIZATION, {c.NPU_TASK: "matrix"}) == {"tpu": 0.4225}
         assert tpu.requests == [(100, 2)]
         (info,) = series_of(all_of(source), c.HW_NPU_INFO)
         assert info.attributes[c.HW_MODEL] == "TPU v3"
@@ -286,7 +288,7 @@ def test_profiler_is_called_for_100_ms_every_10_s() -> None:
 
 def test_profiler_page_without_utilization_is_reported() -> None:
     with serving(FakeTpu(page="TPU type: TPU v3\n")) as tpu, open_source("off", tpu_profiler=tpu.address) as source:
-        assert by_id(source, c.HW_NPU_UTILIZATION) == {}
+        assert by_id(all_of(source), c.HW_NPU_UTILIZATION) == {}
         assert source.unsupported == [
             f"hw.npu.utilization (matrix): the profiler at {tpu.address} does not report it; is the TPU in use?"
         ]
@@ -322,8 +324,8 @@ def test_libtpu_sdk_is_imported_in_a_child_process_only(tmp_path: Path, monkeypa
     with opened("tpu", Bus(), libtpu="on", tpu_runtime="off") as source:
         wait_for(lambda: series_of(often(source), c.GOOGLE_TPU_THROTTLE_SCORE), 30, "change of what is read")
         found = all_of(source)
-        assert by_id(source, c.GOOGLE_TPU_THROTTLE_SCORE) == {"tpu0": 0, "tpu1": 10}
-        assert by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="tensorcore") == {"tpu0": 0.125, "tpu1": 0.0}
+        assert by_id(all_of(source), c.GOOGLE_TPU_THROTTLE_SCORE) == {"tpu0": 0, "tpu1": 10}
+        assert by_id(all_of(source), c.HW_NPU_UTILIZATION, {c.NPU_TASK: "tensorcore"}) == {"tpu0": 0.125, "tpu1": 0.0}
         links = series_of(found, c.GOOGLE_TPU_LINK_HEALTH)
         assert {series.attributes[c.TPU_LINK]: value for series, value in links.items()} == {"tray1.chip3.ici0.int": 0}
         assert "libtpu" not in sys.modules
@@ -335,8 +337,8 @@ def test_libtpu_sdk_indices_map_to_the_devices_of_this_host() -> None:
         drivers = tpu_host(bus("005e", 4), {HERE: busy_answers(devices, 1)}, [json.dumps(values).encode()])
         with opened("tpu", drivers, libtpu="on") as source:
             names = [f"tpu{device}" for device in devices]
-            assert by_id(source, c.GOOGLE_TPU_THROTTLE_SCORE) == dict(zip(names, range(4)))
-            shares = by_id(source, c.HW_NPU_UTILIZATION, hw_npu_task="tensorcore")
+            assert by_id(all_of(source), c.GOOGLE_TPU_THROTTLE_SCORE) == dict(zip(names, range(4)))
+            shares = by_id(all_of(source), c.HW_NPU_UTILIZATION, {c.NPU_TASK: "tensorcore"})
             assert shares == dict(zip(names, (0.01, 0.02, 0.03, 0.04)))
 
 
@@ -362,7 +364,7 @@ def test_libtpu_sdk_is_not_started_without_a_tpu_on_the_pci_bus() -> None:
 
 def test_runtime_address_works_without_a_linux_kernel() -> None:
     with serving(busy()) as tpu, opened("tpu", Fabricated(None), tpu_runtime=[tpu.address]) as source:
-        assert by_id(source, c.HW_NPU_MEMORY_LIMIT)
+        assert by_id(all_of(source), c.HW_NPU_MEMORY_LIMIT)
 
 
 def test_missing_grpcio_is_unavailable_with_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:

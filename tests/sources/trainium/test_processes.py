@@ -19,7 +19,7 @@ from tests.sources.npus import (
     reports_of,
     runtime,
 )
-from tests.sources.reading import all_of, often, series_of, value
+from tests.sources.reading import all_of, by_id, often, series_of, value
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
@@ -117,14 +117,8 @@ def test_core_utilization_is_summed_over_runtimes() -> None:
     """Older tools list all cores of a device for each runtime, unused ones with 0."""
     first, second, third = runtime(70, (0, 2), 1), runtime(71, (0, 2), 0), runtime(72, (2, 4), 2)
     points = all_of(open_trainium(npu_host(HOST | {"/dev/neuron0": ""} | program(), reports_of(first, second, third))))
-    shares = {series.attributes[c.HW_ID]: share for series, share in series_of(points, c.HW_NPU_UTILIZATION).items()}
-    assert shares == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
-    sizes = series_of(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE)
-    tensors = {
-        series.attributes[c.HW_ID]: size
-        for series, size in sizes.items()
-        if series.attributes[c.NEURON_MEMORY_CATEGORY] == "tensors"
-    }
+    assert by_id(points, c.HW_NPU_UTILIZATION) == {"neuroncore0": 0.400625, "neuroncore2": 1.0, "neuroncore4": 0.935}
+    tensors = by_id(points, c.AWS_NEURON_NEURONCORE_MEMORY_USAGE, {c.NEURON_MEMORY_CATEGORY: "tensors"})
     assert tensors == {"neuroncore0": 2 * 943_608, "neuroncore2": 3 * 943_608, "neuroncore4": 943_608}
 
 
@@ -132,8 +126,7 @@ def test_runtime_uses_only_some_of_the_cores_that_it_lists() -> None:
     ours, other = (listing(runtime(pid, (core,), 1), range(4)) for pid, core in ((STRANGER, 1), (4242, 2)))
     drivers = npu_host(HOST | old_files(2, 2, 1) | program(), reports_of(ours, other))
     points = all_of(open_trainium(drivers, settings={"devices": "process"}))
-    used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
-    assert used == {"neuroncore1"}
+    assert by_id(points, c.HW_NPU_UTILIZATION).keys() == {"neuroncore1"}
     held: dict[str, Sequence[HeldDevice]] = {}
     all_of(open_trainium(drivers, all_processes=True, held=held))
     found = {(device.attributes[c.HW_ID], user.pid) for device in held["trainium"] for user in device.users or ()}
@@ -144,8 +137,7 @@ def test_idle_runtime_without_memory_may_use_all_cores_that_it_lists() -> None:
     idle = listing(runtime(STRANGER, (), 1), range(2))
     drivers = npu_host(HOST | old_files(1, 4, 1) | program(), reports_of(idle))
     points = all_of(open_trainium(drivers, settings={"devices": "process"}))
-    used = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_UTILIZATION)}
-    assert used == {"neuroncore0", "neuroncore1"}
+    assert by_id(points, c.HW_NPU_UTILIZATION).keys() == {"neuroncore0", "neuroncore1"}
 
 
 def test_every_runtime_is_reported_without_an_observed_program() -> None:

@@ -23,7 +23,7 @@ from tests.sources.npus import (
     reports_of,
     runtime,
 )
-from tests.sources.reading import all_of, often, series_of
+from tests.sources.reading import all_of, by_id, often, series_of
 from tests.support.children import PROGRAMS
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -82,8 +82,7 @@ def test_cores_of_trainium2_are_logical_without_the_tool(environ: dict[str, str]
     assert len(code) == cores
     if cores != 16:
         assert code["neuroncore5"] == ("neuron1", 3_000_000 + 4_000_000)
-    devices = {series.attributes[c.HW_ID] for series in series_of(points, c.HW_NPU_MEMORY_USAGE)}
-    assert devices == ({"neuron1"} if cores == 4 else {"neuron0", "neuron1"})
+    assert by_id(points, c.HW_NPU_MEMORY_USAGE).keys() == ({"neuron1"} if cores == 4 else {"neuron0", "neuron1"})
 
 
 def test_memory_limit_below_usage_is_dropped() -> None:
