@@ -19,6 +19,7 @@ from opentelemetry.instrumentation.hardware.accelerators.unsupported import HOST
 from opentelemetry.instrumentation.hardware.model import Point, Series, Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import SourceContext
+from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 USED = f.Field(c.PROCESS_GPU_MEMORY_USAGE)
@@ -292,6 +293,27 @@ def test_pids_of_another_namespace_are_named_if_the_program_computes(
     source = opened(AcmeDriver(AcmeGpu(0), users={"gpu0": [99]}), files=files)
     [*source.read_slow()]
     assert (f"process.gpu.*: {HOST_PIDS}" in source.unsupported) is is_hidden
+
+
+@pytest.mark.parametrize("is_linux", [True, False])
+def test_device_is_held_by_the_processes_that_the_driver_lists(is_linux: bool) -> None:
+    """On other systems nobody knows whom a process works for."""
+    gpu = AcmeGpu(0)
+    driver = AcmeDriver(gpu)
+    driver.holders = lambda: [(gpu, {7: 5, 8: None})]  # type: ignore[method-assign]
+    tree = Tree({**HOST, **program(), "/proc/7/cgroup": "0::/system.slice/slurmstepd.scope/job_77/step_0"})
+    drivers = Fabricated(tree if is_linux else None, {"psutil": {"Process.children": []}})
+    held: dict[str, Sequence[HeldDevice]] = {}
+    context = SourceContext(Config.read({"nvml": "/lib"}, {}), drivers, STRANGER, environ={}, held=held)
+    source = Acme(context)
+    source.open_library = lambda: driver
+    source.open()
+    [*source.read_slow()]
+    (device,) = held["acme"]
+    owner = {c.SLURM_JOB_ID: "77"} if is_linux else {}
+    assert device.users == [Holder(7, 5, owner), Holder(8, None, {})]
+    source.close()
+    assert held == {}
 
 
 # -- What is not supported.
