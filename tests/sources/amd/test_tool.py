@@ -111,6 +111,18 @@ def test_environment_of_rocm_smi_is_scrubbed(tmp_path: Path, monkeypatch: pytest
     assert "SECRET" not in environment
 
 
+def test_energy_counter_of_mi100_is_not_used(tmp_path: Path) -> None:
+    document = rocm("5.7", 0)
+    document["card0"] |= {"GPU ID": "0x738c", "Card series": "AMD Instinct MI100"}
+    (output,) = lines(tmp_path, printing(tmp_path, document))
+    (energy,) = [line for line in output if line.startswith("hw.energy{")]
+    assert energy.endswith(" 0.0 J counter"), "the integral of the power"
+    del document["card0"]["Average Graphics Package Power (W)"]
+    (output,) = lines(tmp_path, printing(tmp_path, document))
+    assert not [line for line in output if line.startswith("hw.energy{")]
+    assert [line for line in output if "this model counts in an unknown unit" in line], output
+
+
 def test_rocm_smi_runs_once_per_reading(tmp_path: Path) -> None:
     settings = tool(tmp_path, f"echo ran >> {tmp_path}/runs; {printing(tmp_path, rocm('6.1', 0))}")
     with opened("amd", **settings) as source:
