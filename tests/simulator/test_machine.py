@@ -145,3 +145,9 @@ def test_most_gpus_are_simulated() -> None:
 def test_specification_has_defaults() -> None:
     assert Spec.parse("H100") == Spec(1, "h100", "training", 0)
     assert Spec.parse(" 8xA100:inference@3 ") == Spec(8, "a100", "inference", 3)
+
+
+@pytest.mark.parametrize(("card", "rate"), [("t4", 15.8e9), ("a100", 31.5e9), ("h100", 63e9)])
+def test_pcie_rate_is_that_of_sixteen_lanes(card: str, rate: float) -> None:
+    """By the PCI-SIG: 15.8, 31.5 and 63 GB/s in one direction for generation 3, 4 and 5."""
+    assert CARDS[card].pcie_rate == pytest.approx(rate, rel=0.01)
