@@ -14,12 +14,12 @@ from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources.tpu import addresses
-from opentelemetry.instrumentation.hardware.sources.tpu.fields import OF_TWO_CORES
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import SEPARATE_CORES
 from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence, pci_chips
 
 
 @pytest.mark.parametrize(
-    ("device", "subsystem", "model", "of_two_cores"),
+    ("device", "subsystem", "model", "is_split"),
     [
         ("0027", "004e", "TPU v2", True),
         ("0027", "004f", "TPU v3", True),
@@ -32,10 +32,10 @@ from opentelemetry.instrumentation.hardware.sources.tpu.presence import Presence
         ("0042", "004e", "", False),
     ],
 )
-def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, model: str, of_two_cores: bool) -> None:
+def test_chip_model_by_pci_device_and_subsystem(device: str, subsystem: str, model: str, is_split: bool) -> None:
     found = pci_chips(Tree(bus(device, 3, subsystem, functions=2)))
     assert [*found.values()] == ([model] * 3 if model else [])
-    assert (model in OF_TWO_CORES) == of_two_cores
+    assert (model in SEPARATE_CORES) == is_split
     if model:
         assert next(iter(found)) == "0000:00:05.0"
 

@@ -246,7 +246,7 @@ class Device:
             yield self.series(Series(c.HW_STATUS, {c.HW_STATE: state}))(int(state == condition))
 
     def held(self, vendor: str, users: Sequence[Holder] | None) -> HeldDevice:
-        """Return the device with the processes that use it; None if they are not listed."""
+        """Return who uses the device. ``users`` is None if the driver does not list the processes."""
         names = {name.lower() for name in (self.id, self.address, *self.aliases) if name}
         attributes = self.series(Series(c.HW_HOLDER_INFO)).attributes
         memory = None if self.trouble or self.memory_used is None else int(self.memory_used)

@@ -6,7 +6,7 @@ All calls return plain data (bytes, numbers, strings, lists, dicts), so :mod:`.c
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
 T = TypeVar("T")
+
+FILES: Final = "files"  # the name of the system files in captures
 
 
 class DriverError(Exception):
@@ -49,7 +51,7 @@ class Drivers:
         Raises:
             Unavailable: The system is not Linux.
         """
-        return self._opened("files", Files)
+        return self._opened(FILES, Files)
 
     def python_module(self, name: str) -> PythonModule:
         """Return a Python module, which is imported at its first call."""

@@ -28,7 +28,7 @@ from errno import ENOENT
 from functools import partial
 from typing import Any, TextIO, cast
 
-from opentelemetry.instrumentation.hardware.drivers import Drivers, T
+from opentelemetry.instrumentation.hardware.drivers import FILES, Drivers, T
 from opentelemetry.instrumentation.hardware.drivers.encoding import decode, decode_error, encode, encode_error
 from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.streaming import StreamingCommand
@@ -36,8 +36,6 @@ from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, T
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.system.files import Files
 from opentelemetry.instrumentation.hardware.version import __version__
-
-_FILES = "files"
 
 _UNRECORDED = ("forget", "release", "close")  # methods that return nothing and are not recorded
 
@@ -85,7 +83,7 @@ class Record(Drivers):
         self._write_line({"tick": round(self._clock() - self._start, 3)})
 
     def files(self) -> Files:
-        return cast(Files, self._recorded(_FILES, self._drivers.files))
+        return cast(Files, self._recorded(FILES, self._drivers.files))
 
     def python_module(self, name: str) -> PythonModule:
         return cast(PythonModule, self._recorded(name, lambda: self._drivers.python_module(name)))
@@ -213,7 +211,7 @@ class Replay(Drivers):
                     raise error
                 return _replace_pid(decode(answers[key]), arguments, _PID, str(self._pid))
         call = f"{driver}.{method}({', '.join(map(repr, arguments))})"
-        if driver == _FILES:
+        if driver == FILES:
             raise FileNotFoundError(ENOENT, f"the capture has no answer to {call}")
         raise Unavailable(f"the capture has no answer to {call}", "record the capture again")
 

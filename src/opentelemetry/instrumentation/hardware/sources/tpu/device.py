@@ -9,7 +9,7 @@ from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.accelerators.facts import known
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.model import Point
-from opentelemetry.instrumentation.hardware.sources.tpu.fields import OF_TWO_CORES
+from opentelemetry.instrumentation.hardware.sources.tpu.fields import SEPARATE_CORES
 
 
 class TpuDevice(Device):
@@ -73,7 +73,7 @@ class Devices:
     def update(self, duty: Iterable[int], memory: Iterable[int]) -> None:
         """Update the devices from the numbers that report a duty cycle, and those that report memory."""
         chips, cores = sorted(duty), sorted(memory)
-        shared = self._model in OF_TWO_CORES
+        shared = self._model in SEPARATE_CORES
         if shared and chips:
             self._chips = {number: self._chip(number) for number in chips}
         if cores and not shared:

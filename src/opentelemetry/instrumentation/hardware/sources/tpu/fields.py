@@ -124,5 +124,5 @@ MODELS: Final[Mapping[str, str]] = {
     "0076": "TPU7x",
 }
 
-# Models whose two cores are separate devices that share a duty cycle.
-OF_TWO_CORES: Final = ("TPU v2", "TPU v3")
+# On these models, the two cores of a chip are separate devices and share a duty cycle.
+SEPARATE_CORES: Final = ("TPU v2", "TPU v3")
