@@ -52,3 +52,16 @@ def test_affinity_limits_the_cpus_of_the_program() -> None:
     signals = of(*machine, *tree, c.PROCESS_CPU_LIMIT(8))
     assert (signals["cpus"], signals["program_cpus"], signals["program"]) == (8, 4.0, 0.5)
     assert of(*machine, *tree)["cpus"] == 32.0
+
+
+def test_pcie_is_the_share_of_its_busier_direction() -> None:
+    """Each direction has the bandwidth of the link: 64 GB/s for 16 lanes of 32 GT/s."""
+    gpu = {c.HW_ID: "GPU-1", c.HW_NAME: "GPU 0"}
+    link = [c.HW_GPU_PCIE_WIDTH(16, gpu), c.HW_GPU_PCIE_GENERATION(5, gpu)]
+    sent, received = (
+        Series(c.HW_GPU_IO, {**gpu, c.GPU_LINK: "pcie", c.NETWORK_DIRECTION: direction})
+        for direction in ("transmit", "receive")
+    )
+    found = of(*link, sent(0), received(0), rates={sent: 50e9, received: 60e9})
+    assert found["pcie"] == pytest.approx(60 / 64)
+    assert "pcie" not in of(*link)

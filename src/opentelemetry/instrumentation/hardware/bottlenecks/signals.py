@@ -181,7 +181,9 @@ def _of_device(source: _Source, device: Attributes, network: float | None) -> It
     yield "generation", _share(generation, gauge(c.HW_GPU_PCIE_GENERATION_LIMIT))
     bits = (lanes or 0) * _LANE.get(int(generation or 0), 0.0)
     yield "replays", _share(rate(c.HW_ERRORS, type="pcie_replay"), bits * _BIT_ERRORS)
-    yield "pcie", _share(rate(c.HW_GPU_IO, link="pcie"), bits / 8)
+    series = [each for _, each in source.matching(c.HW_GPU_IO, {**device, c.GPU_LINK: "pcie"})]
+    directions = [source.sum_of_rates(c.HW_GPU_IO, [each]) or 0.0 for each in series]
+    yield "pcie", _share(max(directions, default=None), bits / 8)  # each direction has the whole bandwidth
     yield "links", _sum([rate(c.HW_GPU_IO, link="nvlink"), rate(c.HW_GPU_IO, link="xgmi"), network])
 
 
