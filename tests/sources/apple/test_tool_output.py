@@ -224,15 +224,34 @@ def test_measured_values_of_macmon_are_read_and_others_dropped(
 OFF = {"cpu_power": 0.5, "gpu_freq_mhz": 0, "gpu_scaled_ratio": 0.0, "gpu_active_ratio": 0.0, "gpu_power": 0.0}
 
 
+# The same since macOS 27, where the counters of the energy of CPU and Neural Engine stand still.
+OFF_27 = {**OFF, "cpu_power": 0.0, "ane_power": 0.0, "ecpu_freq_mhz": 972}
+
+
 @pytest.mark.parametrize(
     ("idle", "tasks"),
-    [(OFF, ["general", "scaled"]), ({"cpu_power": 0.5, "gpu_usage": [0, 0.0], "gpu_power": 0.0}, ["scaled"])],
+    [
+        (OFF, ["general", "scaled"]),
+        ({"cpu_power": 0.5, "gpu_usage": [0, 0.0], "gpu_power": 0.0}, ["scaled"]),
+        (OFF_27, ["general", "scaled"]),
+    ],
 )
-def test_macmon_utilization_of_a_gpu_that_is_off_is_zero(idle: dict[str, object], tasks: list[str]) -> None:
-    busy = {"cpu_power": 0.5, "gpu_freq_mhz": 1000, "gpu_scaled_ratio": 0.5, "gpu_active_ratio": 0.75}
-    assert plausible("macmon", idle)["gpu0"] == {f"hw.gpu.utilization {task}": 0.0 for task in tasks} | {"hw.power": 0}
+def test_macmon_utilization_and_power_of_a_gpu_that_is_off_are_zero(idle: dict[str, object], tasks: list[str]) -> None:
+    busy = {**idle, "gpu_freq_mhz": 1000, "gpu_scaled_ratio": 0.5, "gpu_active_ratio": 0.75, "gpu_power": 8.0}
+    off = plausible("macmon", idle)
+    assert off["gpu0"] == {f"hw.gpu.utilization {task}": 0.0 for task in tasks} | {"hw.power": 0}
+    assert "ane" not in off
     both = values(mean([parse_macmon(json.dumps(document).encode()) for document in (idle, busy)]))
     assert both["gpu0"]["hw.gpu.utilization scaled"] == 0.25
+    assert both["gpu0"]["hw.power"] == 4
+
+
+def test_macmon_power_of_a_gpu_that_runs_is_never_zero() -> None:
+    assert plausible("macmon", {**OFF_27, "gpu_freq_mhz": 338, "gpu_active_ratio": 0.5})["gpu0"] == {
+        "hw.gpu.utilization general": 0.5,
+        "hw.gpu.utilization scaled": 0.0,
+        **SLOW,
+    }
 
 
 @pytest.mark.parametrize(

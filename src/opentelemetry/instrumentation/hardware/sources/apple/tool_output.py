@@ -108,11 +108,14 @@ def parse_macmon(line: bytes) -> Output:
     document |= {f"temp/{name}": celsius for name, celsius in table(document.get("temp")).items()}
     values = _select(document, f.MACMON)
     gpu = values.setdefault(f.GPU, {})
-    if f.POWER not in values.get(f.CPU, {}):  # the power of a CPU is never 0: the counters of this chip are unknown
-        if f.FREQUENCY not in gpu:  # else 0 MHz stands for a GPU that has been off
+    # The power of a CPU is never 0: it is unknown since macOS 27, or because this macmon does not know the chip. In the
+    # latter case the clocks of the CPU are unknown too, and 0 MHz does not stand for a GPU that has been off.
+    if f.POWER not in values.get(f.CPU, {}):
+        is_off = f.FREQUENCY not in gpu and not values.keys().isdisjoint((f.E_CORES, f.P_CORES))
+        if f.FREQUENCY not in gpu and not is_off:
             gpu.pop(f.ACTIVE, None)
             gpu.pop(f.SCALED, None)
-        for part in (f.GPU, f.ANE):
+        for part in (f.ANE,) if is_off else (f.GPU, f.ANE):
             if values.get(part, {}).get(f.IDLE_POWER) == 0:
                 del values[part][f.IDLE_POWER]
     fans = document.get("fans")
