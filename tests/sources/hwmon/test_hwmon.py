@@ -131,6 +131,27 @@ def test_package_is_labelled_otherwise_before_linux_4_16() -> None:
     assert _temperatures(*both) == {("package-1", "package"): 51.0, ("package-0", "package"): 47.0}
 
 
+@pytest.mark.parametrize(
+    ("zones", "of_cpu"),
+    [
+        ("package bigcore0 bigcore2 littlecore center gpu npu", {"package", "bigcore0", "bigcore2", "littlecore"}),
+        ("cpu0-0-top cpu0-0-btm cpu2-3-top cpuss0-top gpuss-0 aoss0", {"cpu0-0-top", "cpu2-3-top"}),
+    ],
+    ids=["RK3588", "Snapdragon X"],
+)
+def test_temperatures_of_the_cores_of_an_arm_chip_are_those_of_its_cpu(zones: str, of_cpu: set[str]) -> None:
+    """The kernel makes a driver of each zone, named after it."""
+    files = [
+        {
+            f"{sensors.THERMAL}/thermal_zone{n}/type": f"{zone}-thermal\n",
+            f"{sensors.THERMAL}/thermal_zone{n}/temp": "41625\n",
+        }
+        | sensors.driver(n, f"{zone}_thermal".replace("-", "_"), f"thermal/thermal_zone{n}", temp1_input=41_625)
+        for n, zone in enumerate(zones.split())
+    ]
+    assert _temperatures(*files) == {("package-0", f"{zone}-thermal"): 41.625 for zone in of_cpu}
+
+
 def test_cpu_without_a_package_sensor_is_reported_by_its_cores() -> None:
     """An Atom, or a Xeon before Sandy Bridge."""
     cores = {f"temp{core + 2}_label": f"Core {core}" for core in (0, 1)}

@@ -48,8 +48,10 @@ _PACKAGE: Final = tuple(
 # Models with a PCI device for each die, and the highest number of dies of one: EPYC and Threadripper with Zen 1.
 _DIES: Final = ((re.compile("EPYC 7[0-9]{2}1"), 4), (re.compile("Threadripper [12]9"), 8))
 
-# Types of thermal zones that measure a CPU.
-_CPU_ZONE: Final = re.compile(r"x86_pkg_temp|(cpu|soc)[0-9-]*[-_]?therm(al)?", re.IGNORECASE)
+# Types of thermal zones that measure a CPU or its cores, also of the RK3588 and of Qualcomm (``cpu0-3-top``).
+_CPU_ZONE: Final = re.compile(
+    r"x86_pkg_temp|package-thermal|((big|little)core|cpu|soc)[0-9-]*(top)?[-_]?therm(al)?", re.IGNORECASE
+)
 
 _INPUT: Final = re.compile(r"((temp|fan|in|energy|power)[0-9]+)_(?:input|average)")
 
