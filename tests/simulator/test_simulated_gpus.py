@@ -150,6 +150,12 @@ def test_heat_lowers_the_clocks_and_is_the_reason(card: str) -> None:
     assert gpu.throttled["thermal"] > 5.0
 
 
+def test_limit_that_acts_from_the_start_is_the_reason() -> None:
+    _, found = read("MI300X:brake")
+    times = values(found, c.HW_GPU_THROTTLE_TIME, hw_gpu_throttle_reason="thermal_hw")
+    assert [value.per_second for value in times] == [1.0]
+
+
 def test_lost_gpu_of_amd_is_missing_and_the_others_go_on() -> None:
     _, found = read("2xMI300X:lost", 40.0)
     assert values(found, c.HW_STATUS, hw_state="failed") == [0, 1]

@@ -144,6 +144,16 @@ def test_residency_counters_become_shares_of_the_interval(which: tuple[int, int]
     assert metrics.decode(bytes(table)) == {}, "no time has passed in the same table"
 
 
+def test_residency_that_is_the_elapsed_time_was_not_counted() -> None:
+    """Of an idle MI300X with AMD's driver 6.10: its power, and the temperatures of socket and HBM."""
+    metrics, table = GpuMetrics(), unavailable_table(1, 6)
+    shares = []
+    for now in (10_657_785, 10_662_785):
+        struct.pack_into("<6I", table, 32, now, 7, now, now, now // 5, now)
+        shares.append(metrics.decode(bytes(table)))
+    assert shares == [{}, {"thermal_hw": 0.0, "thermal_sw": 0.2}]
+
+
 @pytest.mark.parametrize(
     ("which", "offset"), [((1, 4), 104), ((1, 5), 176), ((1, 6), 128), ((1, 7), 136), ((1, 8), 136)]
 )

@@ -121,7 +121,8 @@ def _mi300(gpu: Gpu) -> bytes:
     struct.pack_into("<HBB", table, 0, len(table), 1, 6)
     struct.pack_into("<Q", table, 16, _energy(gpu))
     times = [round(1000 * gpu.throttled[reason]) for reason in _RESIDENCY]
-    struct.pack_into("<6I", table, 32, round(1000 * gpu.age), *times, 0, 0)  # of the regulators and HBM nothing
+    elapsed = round(1000 * (1.0 + gpu.age))  # it was there before the program
+    struct.pack_into("<6I", table, 32, elapsed, *times, 0, 0)  # of the regulators and HBM nothing
     struct.pack_into("<2H", table, 60, int(card.pcie[1] * gpu.load.lanes), 320)
     links = [int(gpu.linked / card.links) >> 10] * card.links + [0] * (8 - card.links)
     struct.pack_into("<16Q", table, 128, *links, *links)

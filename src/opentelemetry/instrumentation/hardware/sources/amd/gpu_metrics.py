@@ -198,7 +198,8 @@ class GpuMetrics:
         elapsed, *throttled = ((new - old) & mask for new, old, mask in zip(now, before, masks))
         shares: dict[str, float] = {}
         for reason, time, counter, mask in zip(_RESIDENCY_REASONS, throttled, now[1:], masks[1:]):
-            if counter != mask and time <= elapsed and 0 < elapsed < 1 << 31:
+            # The firmware of some MI300X has the accumulated time in place of a counter.
+            if counter not in (mask, now[0]) and time <= elapsed and 0 < elapsed < 1 << 31:
                 shares[reason] = max(shares.get(reason, 0.0), time / elapsed)
         return shares
 
