@@ -199,6 +199,18 @@ def test_file_of_another_vendors_device_is_not_read() -> None:
     assert "/proc/7/fdinfo/3" not in tree.asked
 
 
+def test_cards_are_listed_once_in_a_reading_whatever_a_process_has_open() -> None:
+    """ROCm opens the device file of every partition of an MI300X, up to 64, which no card of the driver has."""
+    tree = Tree(card(0, "amdgpu", ADDRESS))
+    for number in range(8):
+        tree.files |= opened(7, number, f"/dev/dri/renderD{190 + number}", fdinfo("amdgpu", number, ADDRESS))
+    clients = Clients(tree, DRIVERS)
+    for _ in range(2):
+        tree.asked.clear()
+        assert len(clients.read(["/proc/7"])[ADDRESS]) == 8
+        assert sum(path.endswith("/card0/device/uevent") for path in tree.asked) == 1
+
+
 def test_file_that_vanishes_and_process_that_ends_are_left_out() -> None:
     tree = Tree({"/proc/7/fd/3": RENDER, **opened(7, 4, RENDER, xe(ADDRESS, 0))})
     clients = Clients(tree, DRIVERS)

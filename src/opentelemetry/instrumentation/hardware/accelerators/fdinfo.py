@@ -171,6 +171,7 @@ class Clients:
         self._files = files
         self._drivers = drivers
         self._cards: dict[str, Card] = {}
+        self._has_listed = False
         self._engines: Mapping[tuple[str, str, str], Engine] = {}
         self._compared_at = 0.0
         self.found: Found = {}
@@ -183,7 +184,7 @@ class Clients:
         """
         found: dict[str, dict[str, Held]] = {}
         asleep: dict[str, bool] = {}
-        self.hidden = 0
+        self.hidden, self._has_listed = 0, False
         for process in islice(processes, MAX_PROCESSES):
             try:
                 names = self._files.names(f"{process}/fd")[:_MAX_FILES]
@@ -202,9 +203,10 @@ class Clients:
         path = self._files.link(f"{process}/fd/{name}")
         if not path.startswith(_DEVICE_FILES):
             return
-        if path not in self._cards:
+        if path not in self._cards and not self._has_listed:  # that of a partition or a container stays unknown
             self._cards = {node: card for card in cards_of(self._files) for node in node_names(self._files, card)}
-        card = self._cards.get(path)  # unknown in a container
+            self._has_listed = True
+        card = self._cards.get(path)
         if card is not None:
             if card.driver not in self._drivers:
                 return
