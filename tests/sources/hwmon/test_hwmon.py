@@ -107,6 +107,13 @@ def test_several_unnamed_power_meters_are_not_the_machine() -> None:
         assert {series.metric for series in all_of(source)} == {c.HW_POWER}
 
 
+@pytest.mark.parametrize("driver", ["amdgpu", "xe", "blackhole", "amdxdna"])
+def test_sensors_of_devices_of_other_sources_are_left_out(driver: str) -> None:
+    files = sensors.driver(0, driver, "0000:c4:00.1", temp1_input=41_000, power1_input=2_500_000)
+    with pytest.raises(Unavailable):
+        ids(Fabricated(Tree(files)), detail="sensors")
+
+
 def _temperatures(*drivers: dict[str, Any]) -> dict[tuple[object, object], object]:
     """The default temperatures of a machine with these drivers: by id and location."""
     files = {path: text for each in drivers for path, text in each.items()}

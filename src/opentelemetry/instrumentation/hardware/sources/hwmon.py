@@ -25,9 +25,9 @@ from opentelemetry.instrumentation.hardware.system.files import link_or_empty, n
 _HWMON: Final = "/sys/class/hwmon"
 _THERMAL: Final = "/sys/class/thermal"
 
-# Drivers of GPUs, which the vendors' sources report, and two with the counters of powercap.
+# Drivers of GPUs and NPUs, which other sources report, and two with the counters of powercap.
 _OTHER_SOURCES: Final = frozenset(
-    {"amdgpu", "radeon", "nouveau", "i915", "xe", "blackhole", "wormhole", "amd_energy", "zenergy"}
+    {"amdgpu", "radeon", "nouveau", "i915", "xe", "amdxdna", "blackhole", "wormhole", "amd_energy", "zenergy"}
 )
 
 # ``hw.type`` by driver; all others measure the board, the case or its power supply.
