@@ -880,7 +880,10 @@ def unified(index: int = 0) -> Gpu:
 
 
 def thor(index: int = 0) -> Gpu:
-    """A Jetson whose NVML answers like that of GB10, with a UUID without "GPU-" (go-nvlib)."""
+    """A Jetson whose NVML answers like that of GB10, with a UUID without "GPU-" (go-nvlib).
+
+    With JetPack 7.0, NVML has no temperature, power, clock and performance state; that of 7.2 has the first two.
+    """
     return {**unified(index), "Name": "NVIDIA Thor", "UUID": f"7ab2f19e-1c0d-5e6f-8a9b-{index:012x}"}
 
 

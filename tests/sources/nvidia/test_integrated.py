@@ -221,3 +221,46 @@ def test_other_machines_have_no_files_of_a_jetson(tmp_path: Path) -> None:
     settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": "off"}
     with playing(lambda source: OnHost(tree), settings) as stage:
         assert not any(line.startswith("hw.") for line in stage.tick())
+
+
+THOR: Files = {
+    "/sys/module/nvidia/initstate": "live\n",
+    "/sys/firmware/devicetree/base/model": "NVIDIA Jetson AGX Thor Developer Kit\0",
+    "/sys/class/devfreq/gpu-gpc-0/cur_freq": "972000000\n",
+    "/sys/class/devfreq/gpu-gpc-0/max_freq": "1575000000\n",
+    "/sys/class/devfreq/gpu-nvd-0/cur_freq": "1008000000\n",
+    **thermal(("tj-thermal", "46906\n"), ("gpu-thermal", "44312\n"), ("soc012-thermal", "46906\n")),
+}
+
+
+def test_thor_has_clock_and_temperature_from_the_kernel(tmp_path: Path) -> None:
+    """NVML of JetPack 7.0 has utilization only; its devfreq device has no load (jetson_stats, issue 885)."""
+    lacks = ("Temperature", "PowerUsage", "PerformanceState", "ClockInfo", "MaxClockInfo")
+    gpu = {call: value for call, value in thor().items() if not call.startswith(lacks)}
+    with simulated_gpus(tmp_path, gpu, files=THOR) as machine:
+        now = machine.tick(0)
+        expected = {"utilization": 0.97, "clock": 972e6, "limit": 1575e6, "celsius": 44.312}
+        assert values(now) == expected
+        assert machine.up()
+
+
+def test_temperature_of_nvml_is_used_while_that_of_the_kernel_is_off(tmp_path: Path) -> None:
+    """The sensor is off while the GPU of a Thor is; NVML of JetPack 7.2 has its temperature then, too."""
+    off: Files = {**THOR, f"{THERMAL}1/temp": OSError(EAGAIN, "Resource temporarily unavailable")}
+    for tree in (off, THOR):
+        with simulated_gpus(tmp_path, thor(), files=tree) as machine:
+            assert machine.tick(0).one("hw.temperature", hw_sensor_location="gpu") == 48
+            assert not machine.unsupported("hw.temperature (gpu)")
+
+
+def test_thor_without_nvml_has_clock_and_temperature() -> None:
+    settings = {"sources": ["nvidia"], "nvml": "off", "nvidia_smi": "off"}
+    with playing(lambda source: OnHost(THOR), settings) as stage:
+        stage.read()
+        now = Exported(stage.points())
+        assert now.one("hw.gpu.frequency", hw_frequency_domain="graphics") == 972e6
+        assert now.one("hw.temperature", hw_sensor_location="gpu") == 44.312
+        assert now.of("hw.gpu.utilization") == {}
+        (info,) = now.of("hw.gpu.info")
+        assert dict(info)["hw.model"] == "NVIDIA Jetson AGX Thor Developer Kit"
+        assert "hw.gpu.utilization" in " ".join(stage.remarks())

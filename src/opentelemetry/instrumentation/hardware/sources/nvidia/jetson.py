@@ -1,10 +1,11 @@
-"""The GPU of a Jetson by the files of its kernel driver, nvgpu, because NVML reports little more of it than its name.
+"""The GPU of a Jetson by the files of its kernel driver, because NVML reports little of it: of Orin not more than its
+name, of Thor with JetPack 7.0 no clock and no temperature.
 
 Orin with JetPack 6 and 7 has ``/sys/class/devfreq/17000000.gpu``; with JetPack 5, the name ends with ``ga10b``. Older
-Jetsons have others (``gv11b``, ``gp10b``, ``57000000.gpu``). Thor has none of them, and is read through NVML.
+Jetsons have others (``gv11b``, ``gp10b``, ``57000000.gpu``). That of Thor is ``gpu-gpc-0``.
 
 * ``cur_freq``, ``max_freq``: the GPU's clock in Hz;
-* ``device/load``, also ``/sys/devices/platform/gpu.0/load``: utilization per mille;
+* ``device/load``, also ``/sys/devices/platform/gpu.0/load``: utilization per mille; not of Thor;
 * ``/sys/class/thermal/thermal_zone*``: ``type`` is ``gpu-thermal`` (with JetPack 5, ``GPU-therm``), ``temp`` in m°C.
 
 Names and formats are those that jetson_stats (https://github.com/rbonghi/jetson_stats) and glances read, and of a tree
@@ -28,7 +29,8 @@ from opentelemetry.instrumentation.hardware.system.files import Files, names_or_
 
 _DEVFREQ: Final = "/sys/class/devfreq"
 _THERMAL: Final = "/sys/class/thermal"
-_NAME: Final = "[0-9a-f]+[.](gpu|ga10b|gv11b|gp10b|gm20b)"
+_THOR: Final = "gpu-gpc-0"
+_NAME: Final = f"[0-9a-f]+[.](gpu|ga10b|gv11b|gp10b|gm20b)|{_THOR}"
 _LOADS: Final = ("/sys/devices/platform/gpu.0/load", "/sys/devices/gpu.0/load")
 _MODEL: Final = "/sys/firmware/devicetree/base/model"
 
@@ -51,10 +53,11 @@ class Jetson:
         names = [name for name in names_or_empty(files, _DEVFREQ) if re.fullmatch(_NAME, name)]
         folders = [f"{_DEVFREQ}/{name}" for name in sorted(names)[:1]]
         loads = [path for path in (*(f"{folder}/device/load" for folder in folders), *_LOADS) if files.exists(path)]
-        if not loads:
+        if not loads and _THOR not in names:
             return
         self.name = names[0] if names else "gpu.0"
-        yield f.JETSON_LOAD, loads[0]
+        for load in loads[:1]:
+            yield f.JETSON_LOAD, load
         for folder in folders:
             yield f.JETSON_CLOCK, f"{folder}/cur_freq"
             yield f.JETSON_CLOCK_LIMIT, f"{folder}/max_freq"
@@ -108,13 +111,17 @@ class _Gpu(Device):
 
 
 class Nvgpu(AcceleratorDriver):
-    """The files of nvgpu alone, on a Jetson without NVML."""
+    """The files of the kernel driver alone, on a Jetson without NVML."""
 
     def __init__(self, jetson: Jetson) -> None:
         self._gpus = [_Gpu(jetson)]
+        self._has_load = f.JETSON_LOAD in jetson.paths()
 
     def devices(self) -> Sequence[Device]:
         return self._gpus
 
     def unsupported(self) -> Iterator[str]:
-        yield "hw.gpu.memory.*, hw.power, process.gpu.*: the kernel driver nvgpu has no files for them"
+        missing = "hw.gpu.memory.*, hw.power, process.gpu.*"
+        if not self._has_load:
+            missing = f"hw.gpu.utilization, {missing}"
+        yield f"{missing}: the kernel driver has no files for them"
