@@ -456,6 +456,14 @@ def test_process_without_pid_is_left_out_and_without_memory_is_kept() -> None:
     assert _of(f"processes={processes}").users == {12: 5 * MIB, 13: None}
 
 
+@pytest.mark.parametrize(("pid", "usage"), [("12", 5 * MIB), ("0", None), ("N/A", None)])
+def test_shared_memory_is_unknown_if_a_process_has_no_pid(pid: str, usage: int | None) -> None:
+    process = f"<process_info><pid>{pid}</pid><type>C</type><used_memory>5 MiB</used_memory></process_info>"
+    gpu = _of("fb_memory_usage/total=N/A", "fb_memory_usage/used=N/A", f"processes={process}")
+    assert values(gpu).get("memory.usage") == usage
+    assert ("memory.usage" in reasons(gpu)) == (usage is None)
+
+
 # -- Lost GPUs and truncated documents.
 
 

@@ -156,7 +156,11 @@ class SmiGpu(SmiDevice):
     def _take_users(self, element: Element) -> None:
         """Store the processes of the GPU, or of its instances."""
         listed = element.find("processes")
-        self._has_processes = listed is not None and output.clean(listed.text or "") in ("", "None")
+        self._has_processes = (
+            listed is not None
+            and output.clean(listed.text or "") in ("", "None")
+            and all(integer(pid.text or "") for pid in listed.iter("pid"))
+        )
         for device in (self, *self.parts.values()):
             device.users, device.computing = {}, set()
         instances = {part.ids: part for part in self.parts.values()}
@@ -182,7 +186,7 @@ class SmiGpu(SmiDevice):
         if self.facts[c.GPU_TYPE] == "integrated":
             found = {field: value for field, value in found.items() if field not in f.NOT_INTEGRATED}
             self.unsupported.update((field.series, reason) for field, reason in f.NOT_INTEGRATED.items())
-            memory = shared_memory(self.users, self._host.total_memory()) if self._has_processes else {}
+            memory = shared_memory(self.users if self._has_processes else {0: None}, self._host.total_memory())
             host = self._host.jetson.values() | {field: size for field, size in memory.items() if size is not None}
         fan = found.pop(f.FAN_RATIO, None)
         yield from self.points({**host, **reasons, **found})
