@@ -168,6 +168,20 @@ def test_driver_since_580_counts_thermal_throttling(tmp_path: Path, version: str
     assert found == (dict(zip(found, (269, 270, 271))) if is_counted else dict.fromkeys(found, 0))
 
 
+def test_power_of_three_times_the_highest_limit_is_none(tmp_path: Path) -> None:
+    """Driver 610 reports some 588 W of laptop GPUs of 35 W, for good (open-gpu-kernel-modules, issue 1236)."""
+    limits: Gpu = {"PowerManagementLimitConstraints": (5_000, 95_000), "EnforcedPowerLimit": 35_000}
+    lines: Gpu = {**geforce(), **limits, "PowerUsage": 588_120, "FieldValues.83": refused(3)}
+    with simulated_gpus(tmp_path, lines) as machine:
+        machine.tick(0)
+        now = machine.tick(2)
+        for name in ("hw.power", "hw.power.peak", "hw.power.utilization", "hw.energy"):
+            assert now.of(name) == {}
+        assert machine.unsupported("hw.power: the driver reports 588.12 W, and 95 W as the most that it allows")
+        assert machine.tick(2, {"gpu0.PowerUsage": 110_000}).one("hw.power") == 110, "a moment above all limits"
+        assert not machine.unsupported("hw.power:")
+
+
 @pytest.mark.parametrize(("version", "expected"), [("615.10", 71), ("610.43", None)])
 def test_hottest_part_since_615(tmp_path: Path, version: str, expected: int | None) -> None:
     with simulated_gpus(tmp_path, h100(), lines={"DriverVersion": version, "gpu0.TemperatureV.1": 71}) as machine:

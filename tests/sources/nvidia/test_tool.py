@@ -235,6 +235,13 @@ def test_pending_repair_is_state_degraded(element: str, state: str) -> None:
     assert _of(element).state == state
 
 
+def test_power_of_three_times_the_highest_limit_is_refused() -> None:
+    readings = {"average_power_draw": 588.12, "instant_power_draw": 588.3, "max_power_limit": 95.0}
+    gpu = _of(*(f"gpu_power_readings/{name}={watts} W" for name, watts in readings.items()))
+    assert values(gpu) == {"power.limit max": 95.0}
+    assert reasons(gpu)["power"] == "the driver reports 588.12 W, and 95 W as the most that it allows"
+
+
 def test_instant_power_stands_in_for_the_mean() -> None:
     assert values(_of("gpu_power_readings/instant_power_draw=31.00 W")) == {"power": 31.0, "power.instant": 31.0}
 

@@ -27,9 +27,14 @@ STATES: Final = ("ok", "degraded", "failed")  # values of ``hw.state``
 TIMED: Final = ("general", "memory", "encoder", "decoder", "jpeg", "ofa", "video")
 
 _POWER: Final = Series(c.HW_POWER)
+_POWER_INSTANT: Final = Series(c.HW_POWER_INSTANT)
 _POWER_LIMIT: Final = Series(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "enforced"})
+_POWER_MOST: Final = Series(c.HW_POWER_LIMIT, {c.HW_LIMIT_TYPE: "max"})
 _POWER_UTILIZATION: Final = Series(c.HW_POWER_UTILIZATION)
 _PLAUSIBLE_SHARE: Final = Field(c.HW_POWER_UTILIZATION)
+
+# Multiple of the highest limit above which a power is not plausible. For a moment it may be above the limit.
+_MOST_POWER: Final = 3
 
 # Metrics of used memory, total memory, and their ratio.
 _MEMORY: Final = (
@@ -211,17 +216,26 @@ class Device:
             yield self.series(series), value
 
     def parse(self, values: Mapping[Field, object]) -> dict[Series, Number | Rate]:
-        """Return the plausible values, and store the limits. A usage that exceeds its limit is not plausible."""
+        """Return the plausible values, and store the limits. A usage that exceeds its limit is not plausible.
+
+        A power is not plausible if it is a multiple of the highest limit.
+        """
         known: dict[Series, Number | Rate] = {}
         for field, raw in values.items():
             try:
                 known[field.series] = field.value(raw)
             except ValueError as error:
                 self.unsupported[field.series] = str(error)
-        for limit in (_POWER_LIMIT, *(total for _, total, _ in _MEMORY)):
+        for limit in (_POWER_LIMIT, _POWER_MOST, *(total for _, total, _ in _MEMORY)):
             value = known.get(limit)
             if isinstance(value, (int, float)):
                 self._limits[limit] = value
+        most = self._limits.get(_POWER_MOST, inf)
+        for series in (_POWER, _POWER_INSTANT):
+            power = known.get(series)
+            if isinstance(power, (int, float)) and power > _MOST_POWER * most:
+                del known[series]
+                self.unsupported[series] = f"the driver reports {power} W, and {most:g} W as the most that it allows"
         for used, total, _ in _MEMORY:
             usage = known.get(used)
             if not isinstance(usage, (int, float)):

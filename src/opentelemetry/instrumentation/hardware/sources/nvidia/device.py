@@ -78,8 +78,9 @@ class Gpu(NvmlDevice):
         if self.successor:
             raise DriverError(codes.NOT_FOUND, f"{uuid} responds in its place")
         self.set_id(uuid)
-        limit = self.get_optional("EnforcedPowerLimit")
-        self.parse({} if limit is None else {f.POWER_ENFORCED: limit})  # for the ratio in the first reading
+        most = (self.get_optional("PowerManagementLimitConstraints") or [None])[-1]
+        limits = {f.POWER_ENFORCED: self.get_optional("EnforcedPowerLimit"), f.POWER_MAX: most}
+        self.parse({field: limit for field, limit in limits.items() if limit is not None})  # for the first reading
         self.aliases = cuda_aliases(uuid)
         self.is_unidentified = False
         self._fans = fans(self)
