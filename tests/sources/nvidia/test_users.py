@@ -122,13 +122,13 @@ def test_process_memory_is_reported_by_mig_instance(tmp_path: Path) -> None:
         }
 
 
-@pytest.mark.parametrize(("version", "garbled"), [("535.43.02", True), ("535.85.12", True), ("535.86.05", False)])
-def test_process_lists_of_535_43_to_535_85_are_not_read(tmp_path: Path, version: str, garbled: bool) -> None:
+@pytest.mark.parametrize(("version", "garbled"), [("535.43.02", True), ("535.86.10", True), ("535.98", False)])
+def test_process_lists_of_535_43_to_535_86_are_not_read(tmp_path: Path, version: str, garbled: bool) -> None:
     users = {"DriverVersion": version, "gpu0.ComputeRunningProcesses": listed((ME, MIB))}
     with simulated_gpus(tmp_path, geforce(0), lines=users) as machine:
         now = machine.tick(0)
         assert bool(now.of("process.gpu.memory.usage")) is not garbled
-        assert bool(machine.unsupported("535.86 and later are")) is garbled
+        assert bool(machine.unsupported("535.98 and later are")) is garbled
         assert now.one("hw.power") == pytest.approx(287.45)
 
 

@@ -46,7 +46,7 @@ _MPS_FOLDER: Final = "/tmp/nvidia-mps"
 _MODES: Final = {2: "PROHIBITED", 3: "EXCLUSIVE_PROCESS"}
 
 # Driver versions, from the first to before the second, with a process list in an undeclared format.
-_BROKEN_LISTS: Final = ((535, 43), (535, 86))
+_BROKEN_LISTS: Final = ((535, 43), (535, 98))
 
 
 class Library(AcceleratorDriver):
@@ -158,7 +158,7 @@ class Library(AcceleratorDriver):
         if self._has_broken_lists:
             for gpu in self.gpus:
                 gpu.unsupported[f.PROCESS_MEMORY.series] = (
-                    "the process list of this driver is not readable; 535.86 and later are"
+                    "the process list of this driver is not readable; 535.98 and later are"
                 )
             return
         selection = self._source.selection
