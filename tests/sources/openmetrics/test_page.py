@@ -144,6 +144,13 @@ def test_negative_sum_is_dropped_without_its_counts() -> None:
 
 
 @pytest.mark.parametrize(("kind", "end"), [(TEXT, ""), (OPENMETRICS, "# EOF\n")])
+def test_gaugehistogram_has_no_buckets_also_with_a_negative_sum(kind: str, end: str) -> None:
+    text = f'# TYPE a gaugehistogram\na_bucket{{le="0"}} 3\na_bucket{{le="+Inf"}} 4\na_gcount 4\na_gsum -1.5\n{end}'
+    found = [(sample.name, sample.type, sample.value) for sample in parse(text, kind).samples]
+    assert found == [("a_gcount", "gaugehistogram", 4), ("a_gsum", "gaugehistogram", -1.5)]
+
+
+@pytest.mark.parametrize(("kind", "end"), [(TEXT, ""), (OPENMETRICS, "# EOF\n")])
 def test_timestamp_beyond_all_floats_drops_its_metric_family_only(kind: str, end: str) -> None:
     parsed = parse(f"a 1 {'9' * 400}\nb 1\n{end}", kind)
     assert (names(parsed), len(parsed.invalid)) == (["b"], 1)

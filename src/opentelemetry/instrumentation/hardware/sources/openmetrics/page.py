@@ -258,7 +258,8 @@ class Parser:
             return
         end = ["# EOF\n"] if strict else []
         for each in self._parsers[strict](paced(chain(family.each(), end))):
-            kind = each.type if strict or family.type != "counter" else "counter"  # also of OpenMetrics's x_total
+            # That of OpenMetrics also where the other parser knows only the name of a sample: x_total, x_bucket.
+            kind = each.type if strict or family.type not in ("counter", "gaugehistogram") else family.type
             least = 0 if kind in ("counter", "summary") else -_MAX_VALUE
             for name, labels, value, timestamp, *_ in paced(each.samples):
                 if not strict and each.type == "counter":
