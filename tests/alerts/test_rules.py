@@ -26,6 +26,7 @@ OTHERS = [f'hw_gpu_utilization_ratio{{hw_id="g{at}", hw_name="GPU {at}", hw_gpu_
 HOLDER = 'hw_holder_info{hw_id="g0", hw_name="GPU 0", hw_holder_state="used", slurm_job_id="42", user_name="ada"}'
 STEPS = "traces_span_metrics_duration_seconds"
 FULL = 'system_filesystem_utilization_ratio{system_filesystem_mountpoint="/", system_filesystem_state="used"}'
+SPACE = 'system_filesystem_usage_bytes{system_filesystem_mountpoint="/", system_filesystem_state='
 PRESSURE = 'system_pressure_linux_time_seconds_total{system_pressure_resource="io", system_pressure_kind="some"}'
 UP = 'otel_hardware_source_up{otel_hardware_source="nvidia"}'
 
@@ -121,6 +122,14 @@ CASES = [
             f"hw_gpu_memory_limit_bytes{{{DEVICE}}}": constant(80e9, 80e9, 80e9),
         },
     ),
+    Case(  # an ext4 that programs have filled, and one with 6 % left for them
+        "HostFileSystemNearlyFull",
+        {
+            f'{SPACE}"used"}}': constant(100e6, 223_362_048, 210e6),
+            f'{SPACE}"free"}}': constant(123e6, 103_424, 13.4e6),
+            FULL: constant(0.415, 0.9265, 0.871),
+        },
+    ),
     Case("NetworkPortDown", {'hw_network_up{hw_id="ib0", hw_name="mlx5_0"}': ("1x150", "1x29 0x59 1x60", "0x150")}),
     Case(
         "TrainingStraggler",
@@ -200,7 +209,7 @@ def test_alert_fires_clears_and_ignores_a_near_miss(case: Case, tool: list[str |
 
 def test_every_alert_has_a_case() -> None:
     alerts = [rule["alert"] for group in yaml.safe_load(RULES[1].read_text())["groups"] for rule in group["rules"]]
-    assert sorted(alerts) == sorted(case.alert for case in CASES)
+    assert sorted(alerts) == sorted({case.alert for case in CASES})
     assert len(alerts) >= 15
 
 
