@@ -204,7 +204,7 @@ SYSTEM_PROCESS_COUNT = updown(
 SYSTEM_PRESSURE_TIME = counter(
     "system.pressure.linux.time", "s", (a.PRESSURE_RESOURCE, a.PRESSURE_KIND),
     "Time during which some tasks, or all of them (full), waited for a resource. Its rate is the share of time lost.",
-    source="/proc/pressure/{cpu,memory,io}: total",
+    source="/proc/pressure/{cpu,memory,io}: total; full of cpu is not defined for a host",
     standard=False,
 )
 
