@@ -212,6 +212,18 @@ def test_words_with_commas_are_not_passed_to_the_agent_as_several_words() -> Non
         agent._as_variables({"openmetrics_filters": ["(a,b)"]})
 
 
+def test_search_path_with_what_python_ignores_stops_no_agent(sink: Sink, tmp_path: Path) -> None:
+    ignored = "pathlib.Path('/nowhere'), None"
+    if sys.version_info < (3, 11):  # where None fails the search for installed packages, and so the program itself
+        ignored = ignored.removesuffix(" None")
+    tmp_path.joinpath("sitecustomize.py").write_text(f"import pathlib, sys; sys.path += [{ignored}]")
+    with application(sink, env={"PYTHONPATH": str(tmp_path)}) as app:
+        wait_for(lambda: {"system.cpu.time", "process.cpu.time"} <= sink.names, PATIENCE, "export of both")
+        log = app.end()
+    assert "The agent has ended" not in log
+    assert "WARNING" not in log
+
+
 def test_agent_has_the_resource_that_the_application_sets_in_code(sink: Sink) -> None:
     given = {"service.name": "trainer", "team": "a=b, c;d %41 \N{SNOWMAN}", "dl.rank": 3, "service.instance.id": "mine"}
     env = {"APPLICATION_RESOURCE": json.dumps(given), "OTEL_SERVICE_NAME": "of the environment"}

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from opentelemetry.instrumentation.hardware.drivers.child import Child
 from opentelemetry.instrumentation.hardware.drivers.detached import start_detached
 from opentelemetry.instrumentation.hardware.drivers.spawn import file_identity
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable, search_path
 from opentelemetry.instrumentation.hardware.settings import PREFIX
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 from opentelemetry.instrumentation.hardware.system.syscalls import pidfd_open
@@ -189,8 +189,7 @@ class Agent:
             self._ledgers = None  # the program has closed it, and its number may be that of another file
         if self._ledgers is not None:
             arguments.append("--ledgers")
-        path = [each for each in sys.path if os.path.isabs(each)]  # not what is relative to the current folder
-        program = _PROGRAM.format(path=path, arguments=arguments)
+        program = _PROGRAM.format(path=search_path(), arguments=arguments)
         line = [Tool("Python", python_executable()).find(), "-I", "-c", program]
         own = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED)}
         environ = {**own, **_resource_variables(self._resource()), **_as_variables(self._options)}

@@ -13,7 +13,6 @@ import base64
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable
 from importlib.machinery import PathFinder
@@ -22,7 +21,7 @@ from typing import Any, Final, TypeVar
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.child import Child, last_line
 from opentelemetry.instrumentation.hardware.drivers.spawn import above_standard_streams, file_identity
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Command, Tool, python_executable, search_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
 
 T = TypeVar("T")
@@ -60,9 +59,8 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
-# Where the program has it, but not in the current folder: its files are not installed. Looked up at import, because
-# that takes a lock that a forked child could inherit.
-_PACKAGE: Final = PathFinder.find_spec("grpc", [each for each in sys.path if os.path.isabs(each)])
+# Where the program has it. Looked up at import, because that takes a lock that a forked child could inherit.
+_PACKAGE: Final = PathFinder.find_spec("grpc", search_path())
 
 _START: Final = 10.0  # seconds that the child may take to load grpcio
 

@@ -78,6 +78,14 @@ def python_executable() -> str:
     return running if "python" in os.path.basename(running) else "python3"
 
 
+def search_path() -> list[str]:
+    """Return the folders of ``sys.path`` that are not relative to the current one, whose files are not installed.
+
+    Programs also add a ``Path`` or None, which Python ignores.
+    """
+    return [each for each in sys.path if isinstance(each, str) and os.path.isabs(each)]
+
+
 class Command:
     """A tool that is run repeatedly, one child at a time.
 

@@ -7,7 +7,6 @@ server if IPUs are shared, and may hang; therefore it is only imported in a chil
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -19,7 +18,7 @@ from opentelemetry.instrumentation.hardware.accelerators.driver import Accelerat
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.drivers.json import decoded
 from opentelemetry.instrumentation.hardware.drivers.streaming import Reports, period_for
-from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable
+from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable, search_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
 from opentelemetry.instrumentation.hardware.sources.graphcore.device import Ipu
 from opentelemetry.instrumentation.hardware.sources.graphcore.fields import SESSION, SESSION_UTILIZATION
@@ -69,8 +68,7 @@ class ModuleFolder:
         """
         if self._setting and not os.path.isdir(self._setting):
             raise Unavailable(f"{self._setting} is not a folder", _FIX)
-        installed = [each for each in sys.path if os.path.isabs(each)]  # "" is the current folder
-        spec = PathFinder.find_spec(NAME, [self._setting] if self._setting else installed)
+        spec = PathFinder.find_spec(NAME, [self._setting] if self._setting else search_path())
         if spec is None or not spec.origin:
             where = f" in {self._setting}" if self._setting else ""
             raise Unavailable(f"the Python module {NAME} is not found{where}", _FIX)
