@@ -27,6 +27,7 @@ NAME = package.__name__
 # vendor's folder is a package below ``sources``.
 LAYERS = (
     "version package",
+    "settings.log",
     "model",
     "catalog",
     "simulator",

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from io import StringIO
 from math import inf
 from types import SimpleNamespace
 
@@ -284,6 +285,30 @@ def test_failure_of_source_in_shared_thread_does_not_affect_others(caplog: pytes
         assert stage.up() == {"player": 1, "third": 1}
     assert [len(player.closed) for player in stage.players.values()] == [2, 1, 1]
     assert len(warnings(caplog)) == 1
+
+
+def test_log_filter_of_the_program_that_raises_in_our_threads_ends_none() -> None:
+    """As one that needs the request of the thread. The program has it in its own threads only."""
+
+    def needs_a_request(record: logging.LogRecord) -> bool:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("Working outside of request context.")
+        return True
+
+    stage, log, handler = Stage(), logging.getLogger("opentelemetry"), logging.StreamHandler(StringIO())
+    handler.addFilter(needs_a_request)
+    log.addHandler(handler)
+    try:
+        with running(stage):
+            stage.player.read = fail(OSError("the driver has failed"))
+            stage.read_now(10.0)
+            assert stage.up() == {"player": 0}
+            stage.clock.now += 5.0
+            stage.player.read = lambda now: [POWER(1.0)]
+            stage.read_now(10.0)
+            assert stage.up() == {"player": 1}, "the thread has ended"
+    finally:
+        log.removeHandler(handler)
 
 
 def test_thread_ends_when_all_its_sources_are_absent() -> None:

@@ -7,7 +7,6 @@ process, where that is possible; see :mod:`.drivers.detached`.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -21,10 +20,11 @@ from opentelemetry.instrumentation.hardware.drivers.detached import start_detach
 from opentelemetry.instrumentation.hardware.drivers.spawn import file_identity
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool, python_executable, search_path
 from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 from opentelemetry.instrumentation.hardware.system.syscalls import pidfd_open
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _PAUSES = (1.0, 10.0)  # seconds before the second and the third start
 

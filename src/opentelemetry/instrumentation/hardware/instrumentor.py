@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -17,12 +16,13 @@ from opentelemetry.metrics import MeterProvider, get_meter_provider
 from opentelemetry.instrumentation.hardware.agent import obstacle
 from opentelemetry.instrumentation.hardware.sdk import import_early
 from opentelemetry.instrumentation.hardware.settings import PREFIX, Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.system import uwsgi
 from opentelemetry.instrumentation.hardware.system.interpreter import FORK_SERVER, helper
 from opentelemetry.instrumentation.hardware.system.limits import shortage
 from opentelemetry.instrumentation.hardware.telemetry import Telemetry
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 
 class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]

@@ -42,10 +42,11 @@ from opentelemetry.instrumentation.hardware.sdk import (
     set_name,
     thread_of,
 )
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOperation
 from opentelemetry.instrumentation.hardware.version import __version__
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _REFUSED = r"[^A-Za-z0-9_.\-/]"  # characters that the SDK does not accept in the name of an instrument
 
@@ -143,8 +144,8 @@ class Instruments:
             finally:
                 # The SDK's own exit hook runs nevertheless: after Ctrl-C, and since Python 3.14, where an exit hook
                 # cannot be unregistered in another one.
-                logger = logging.getLogger(type(provider).__module__)
-                logger.addFilter(lambda record: _TWICE not in record.getMessage())
+                log = logging.getLogger(type(provider).__module__)
+                log.addFilter(lambda record: _TWICE not in record.getMessage())
 
     def _real_provider(self) -> MeterProvider | None:
         """Return the provider, or the global one in place of its proxy; None if it is gone or not there yet."""

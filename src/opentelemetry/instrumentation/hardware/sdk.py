@@ -11,7 +11,6 @@ One function each, with the reason. Checked with versions 1.39 to 1.45 of opente
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -23,12 +22,13 @@ from opentelemetry.trace import NoOpTracerProvider
 from opentelemetry import trace
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SCOPE
 from opentelemetry.instrumentation.hardware.model import Event
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.version import __version__
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import Span
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _LOCKS: Mapping[type, Callable[[], object]] = {type(make()): make for make in (threading.Lock, threading.RLock)}
 _LOCK_NAMES = (

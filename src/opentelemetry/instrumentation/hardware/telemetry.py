@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import threading
 import time
@@ -30,6 +29,7 @@ from opentelemetry.instrumentation.hardware.sdk import (
     tracer_provider,
 )
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.system.limits import is_limit
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from opentelemetry.instrumentation.hardware.spans.recorder import SpanRecorder
     from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _EXIT_WAIT = 0.1  # seconds that the exit of the program waits for a last reading
 

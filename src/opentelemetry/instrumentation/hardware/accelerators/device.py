@@ -7,7 +7,6 @@ mean the same for every vendor.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fields import Field
 from opentelemetry.instrumentation.hardware.drivers.backoff import Backoff
 from opentelemetry.instrumentation.hardware.model import Event, Kind, Metric, Number, Point, Rate, Series
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice, Holder
 
 STATES: Final = ("ok", "degraded", "failed")  # values of ``hw.state``
@@ -51,7 +51,7 @@ _RATIOS: Final = (*_MEMORY, (_POWER, _POWER_LIMIT, _POWER_UTILIZATION))
 
 _MOST_EVENTS: Final = 64  # events of a device that are kept until they are emitted, at its next reading
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 
 @cache

@@ -5,7 +5,6 @@ If the environment is ambiguous, all devices are selected, and :attr:`Selection.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
 from opentelemetry.instrumentation.hardware.settings import PREFIX
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.system.files import Files, read_text
 
@@ -34,7 +34,7 @@ _PCI_DEVICES: Final = "/proc/bus/pci/devices"  # the PCI devices, each with its 
 # Vendors with the same names for their devices: an index in ``DEVICES`` may mean a GPU of either.
 _GPU_DRIVERS: Final = ("nvidia", "amdgpu", "i915", "xe")
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 
 class Selection(NamedTuple):

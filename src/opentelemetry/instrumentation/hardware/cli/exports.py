@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from opentelemetry.instrumentation.hardware.cli.messages import noted_logs
 from opentelemetry.instrumentation.hardware.cli.text import counted
 from opentelemetry.instrumentation.hardware.instruments import limit_messages
 from opentelemetry.instrumentation.hardware.sdk import endpoint_of, exporter_of, readers, session_of, wrap_stub
+from opentelemetry.instrumentation.hardware.settings.log import logger
 
 if TYPE_CHECKING:
     import requests
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
     from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 # Seconds, and how many failures are printed in them if the endpoint comes and goes.
 _PERIOD, _MAX_PER_PERIOD = 600.0, 5

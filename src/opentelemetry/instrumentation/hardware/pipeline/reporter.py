@@ -14,7 +14,6 @@ closing it must not release the lock of the host.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Collection, MutableMapping
@@ -22,6 +21,7 @@ from contextlib import suppress
 
 from opentelemetry.instrumentation.hardware.pipeline.lock_file import HostileError
 from opentelemetry.instrumentation.hardware.settings import JOB, PREFIX
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.redaction import printable
 from opentelemetry.instrumentation.hardware.system.job import byte_of, job_of
 from opentelemetry.instrumentation.hardware.system.tree import runs
@@ -31,7 +31,7 @@ if sys.platform == "win32":
 else:
     from opentelemetry.instrumentation.hardware.pipeline.lock_file import LockFile, folders
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _FILE = "otel-hardware.lock"
 

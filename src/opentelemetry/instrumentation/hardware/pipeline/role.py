@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from math import inf
@@ -11,8 +10,9 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
 from opentelemetry.instrumentation.hardware.pipeline.runner import State
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.settings.log import logger
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 # Maximum seconds between two attempts to get the lock. An attempt takes CPU time, mostly to wake the thread.
 _MAX_PAUSE = 10.0

@@ -28,12 +28,13 @@ from opentelemetry.instrumentation.hardware.pipeline.aggregate import Aggregator
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 from opentelemetry.instrumentation.hardware.pipeline.pace import Pace, Part
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 RETRY = (1.0, 60.0)  # first and longest delay in seconds until a failed source is opened again
 

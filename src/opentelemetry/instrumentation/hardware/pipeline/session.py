@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
@@ -21,13 +20,14 @@ from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner
 from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionSchedule
 from opentelemetry.instrumentation.hardware.pipeline.thread import FormerThreads, ReaderThread, read_all, start_all
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.sources import Source, SourceContext
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.ledger import METRICS
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 # Seconds for which the sources wait to know whether this process reports the host, which takes milliseconds.
 _ROLE_WAIT = 1.0

@@ -7,7 +7,6 @@ on this machine share one, which tries to open them and ends.
 from __future__ import annotations
 
 import ctypes
-import logging
 import queue
 import signal
 import sys
@@ -21,8 +20,9 @@ from typing import TypeAlias
 
 from opentelemetry.instrumentation.hardware.pipeline.role import Role
 from opentelemetry.instrumentation.hardware.pipeline.runner import SourceRunner, State
+from opentelemetry.instrumentation.hardware.settings.log import logger
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _FORMER_JOIN = 0.2  # seconds for which a source waits for the end of an earlier thread that reads it
 

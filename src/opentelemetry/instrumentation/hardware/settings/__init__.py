@@ -6,7 +6,6 @@ used; of a list, only the invalid words are dropped.
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,6 +14,7 @@ from typing import Any, ClassVar, Final
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
 from opentelemetry.instrumentation.hardware.catalog.presets import patterns_of, series_filter
 from opentelemetry.instrumentation.hardware.model import Attributes, Metric
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.parsing import InvalidValueError
 from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean, redacted
 from opentelemetry.instrumentation.hardware.settings.table import Settings
@@ -26,7 +26,7 @@ JOB: Final = PREFIX + "JOB"
 
 SOURCE_GROUP: Final = "opentelemetry_hardware_source"  # the entry point group of third-party sources
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 
 @dataclass(frozen=True, init=False, repr=False)

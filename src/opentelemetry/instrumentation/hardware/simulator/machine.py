@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections import deque
@@ -11,10 +10,11 @@ from functools import cache
 from random import Random
 from typing import Final, NamedTuple
 
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.simulator.cards import CARDS, Card
 from opentelemetry.instrumentation.hardware.simulator.scenarios import HOSTS, SCENARIOS, HostLoad, Load, Scenario
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 STEP: Final = 0.1  # seconds of a step. The energy counter is updated once in each.
 

@@ -7,7 +7,6 @@ A source is a module or a package in this folder. Other packages add theirs thro
 from __future__ import annotations
 
 import importlib
-import logging
 import os
 import pkgutil
 from abc import ABC, abstractmethod
@@ -21,11 +20,12 @@ from typing import ClassVar, NamedTuple
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.model import Attributes, Event, Point, Scope
 from opentelemetry.instrumentation.hardware.settings import SOURCE_GROUP, Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.redaction import did_you_mean
 from opentelemetry.instrumentation.hardware.system.holders import HeldDevice
 from opentelemetry.instrumentation.hardware.system.tree import SharedWalk
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 SLOW = 10.0  # seconds between two readings of what is expensive
 

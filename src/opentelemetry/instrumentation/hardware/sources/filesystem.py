@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from math import inf
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, SeriesCache, Unavailable
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.redaction import redacted
 from opentelemetry.instrumentation.hardware.sources import Reading, Source
 from opentelemetry.instrumentation.hardware.system.files import utf8
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _SLOWER = 5  # number of sampling intervals between two readings
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final
@@ -10,10 +9,11 @@ from typing import Final
 from opentelemetry.sdk.trace import Span
 
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.parsing import SPAN_FIELDS
 from opentelemetry.instrumentation.hardware.spans.demand import INTERVAL
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _MOST_NAMES: Final = 1000  # names of spans for which the decision is kept
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -13,11 +12,12 @@ from typing import ClassVar
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _OPENING = 10.0  # seconds for which the first block waits until the drivers are open
 

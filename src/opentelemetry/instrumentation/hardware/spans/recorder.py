@@ -5,7 +5,6 @@ They are set in ``end()`` of the span: ``on_end`` cannot change it. No driver is
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -22,6 +21,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware import sdk
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.settings import Config
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.spans.attributes import measured, rounded, token_count
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.filter import SpanFilter
@@ -31,7 +31,7 @@ from opentelemetry.instrumentation.hardware.spans.operations import EnergyByOper
 from opentelemetry.instrumentation.hardware.spans.readings import Readings, SessionReadings
 from opentelemetry.instrumentation.hardware.spans.shares import Shares
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 _ENERGY: Final = c.SPAN_ENERGY.name
 _SHARE: Final = c.SPAN_SHARE_ENERGY.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,6 +15,7 @@ from opentelemetry.instrumentation.hardware.accelerators.source import Accelerat
 from opentelemetry.instrumentation.hardware.drivers import DriverError
 from opentelemetry.instrumentation.hardware.drivers.subprocess import setting_path
 from opentelemetry.instrumentation.hardware.model import Unavailable
+from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.sources import SourceContext
 from opentelemetry.instrumentation.hardware.sources.nvidia import codes
 from opentelemetry.instrumentation.hardware.sources.nvidia import fields as f
@@ -27,7 +27,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usag
 from opentelemetry.instrumentation.hardware.sources.nvidia.xids import CATALOG, XIDS, Xid
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
-_LOG = logging.getLogger(__name__)
+_LOG = logger(__name__)
 
 # Codes after which this process cannot use the library any more, and what to do.
 _PERMANENT: Final = {
