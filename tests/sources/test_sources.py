@@ -47,7 +47,7 @@ OF_PROGRAM = [name for name in OWN if name != "holders"]  # those of a session t
 VENDORS = ["amd", "apple", "drm", "gaudi", "graphcore", "intel", "nvidia", "tenstorrent", "tpu", "trainium"]
 
 # The sources of process scope.
-EVERYBODYS = ["amd", "drm", "gaudi", "graphcore", "intel", "nvidia", "process", "trainium"]
+EVERYBODYS = ["amd", "drm", "gaudi", "graphcore", "intel", "nvidia", "process", "tenstorrent", "trainium"]
 
 
 @pytest.fixture

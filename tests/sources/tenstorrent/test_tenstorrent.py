@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.sources.cards import TT, workstation
 from tests.sources.machines import STRANGER
@@ -9,6 +11,9 @@ from tests.sources.reading import all_of, opened, series_of
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.device import Device
+from opentelemetry.instrumentation.hardware.pipeline.reporter import Reporter
+from opentelemetry.instrumentation.hardware.pipeline.session import Session
+from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.sources import Source
 from opentelemetry.instrumentation.hardware.sources.tenstorrent import RULE
 
@@ -95,6 +100,23 @@ def test_firmware_without_heartbeat_fails_and_comes_back() -> None:
 def test_variable_selects_by_number_and_address(text: str, ids: list[str]) -> None:
     devices = [Device(name, name, index=at, address=f"0000:0{at + 1}:00.0") for at, name in enumerate("ab")]
     assert sorted(RULE.select({"TT_VISIBLE_DEVICES": text}, devices).ids) == ids
+
+
+def test_rank_reports_the_accelerator_that_only_it_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Another rank reports the host."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("TT_VISIBLE_DEVICES", "1")
+    reporter = Reporter({"SLURM_JOB_ID": "1", "XDG_RUNTIME_DIR": str(tmp_path)})
+    config = Config.read({"sources": "tenstorrent", "devices": "visible"}, {})
+    session = Session(config, STRANGER, drivers=lambda name: workstation(0), reporter=reporter)
+    assert not session.is_reporter
+    try:
+        for runner in session.runners:
+            runner.read()
+        points = [series.attributes for runner in session.runners for series, _ in runner.points(session.clock())]
+    finally:
+        session.close()
+    assert {each[c.HW_ID] for each in points if c.HW_ID in each} == {"0000:02:00.0"}
 
 
 def test_power_of_kilowatts_is_unknown() -> None:

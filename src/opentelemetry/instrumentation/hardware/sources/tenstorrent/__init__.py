@@ -9,7 +9,6 @@ from typing import Final
 from opentelemetry.instrumentation.hardware.accelerators.driver import DriverChoice
 from opentelemetry.instrumentation.hardware.accelerators.selection import Assignable, VisibilityRule, select_by_variable
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
-from opentelemetry.instrumentation.hardware.model import Scope
 
 # The accelerators that a program may use: the numbers of the files in /dev/tenstorrent, or PCI addresses.
 VARIABLE: Final = "TT_VISIBLE_DEVICES"
@@ -27,7 +26,6 @@ class Tenstorrent(AcceleratorSource):
     """Wormhole and Blackhole accelerators, from the files of their driver."""
 
     name = "tenstorrent"
-    scope = Scope.HOST
     rows = ("hw.",)
     signs = ("/sys/class/tenstorrent", "/dev/tenstorrent")
     modules = (f"{__name__}.driver",)
