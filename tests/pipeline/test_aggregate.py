@@ -155,6 +155,19 @@ def test_collection_without_new_reading_gets_the_newest_interval() -> None:
     assert readings.window(since=4.0) == {Series(POWER): 40.0, Series(POWER_PEAK): -40.0, Series(BUSY): 0.5}
 
 
+def test_values_of_a_mean_have_one_type_from_the_first_reading_on() -> None:
+    """Google Cloud Monitoring refuses the values of the other type: its metrics have one."""
+    readings = Readings()
+    found = []
+    for at in (0.0, 2.0, 4.0):
+        readings.add(at, [POWER(40)])
+        found.append(readings.value(Series(POWER)))
+    readings.aggregator.interrupt()
+    readings.add(6.0, [POWER(50)])
+    found.append(readings.value(Series(POWER), since=4.0))
+    assert (found, {*map(type, found)}) == ([40.0, 40.0, 40.0, 50.0], {float})
+
+
 def test_first_reading_is_baseline_of_window() -> None:
     readings = Readings()
     assert readings.aggregator.published is None

@@ -64,7 +64,7 @@ class Sum(NamedTuple):
     weight: float
     since: float
     time: float
-    level: Number | None = None
+    level: float | None = None
     steady: float = 0.0
 
 
@@ -115,8 +115,8 @@ class Published(NamedTuple):
             if total.weight > weight:
                 value = (total.area - area) / (total.weight - weight)
                 if total.level is not None and weight >= total.steady:
-                    value = float(total.level)
-            elif isinstance(newest, (int, float)):
+                    value = total.level
+            elif isinstance(newest, float):
                 value = newest
             else:
                 continue  # a ratio without an increase
@@ -254,6 +254,7 @@ class _Reading:
         """Add a value times the interval that the reading ends."""
         if not _is_number(value, -_MAX_MEAN, _MAX_MEAN):
             return False
+        value = float(value)  # as a mean is: Google Cloud Monitoring refuses a metric with values of two types
         if series in self._before:
             self._add_sum(series, value * self.elapsed, self.elapsed, value)
         else:
@@ -292,7 +293,7 @@ class _Reading:
         self.events[series] = count
         self._add_sum(series, 0.0, 0.0)
 
-    def _add_sum(self, series: Series, area: float, weight: float, level: Number | None = None) -> None:
+    def _add_sum(self, series: Series, area: float, weight: float, level: float | None = None) -> None:
         before = self.sums.get(series) or Sum(0.0, 0.0, self.time, self.time)
         steady = before.steady
         if level is None:
