@@ -226,6 +226,18 @@ def test_every_catalog_row_is_in_some_expected_output_or_has_a_reason() -> None:
     assert exported - known == set(), "exported, but in no row of the vocabulary"
 
 
+def test_values_of_a_metric_have_one_type_for_every_vendor() -> None:
+    """Google Cloud Monitoring refuses the values of the other type: its metrics have one."""
+    types: dict[str, set[bool]] = {}
+    for path in FOLDER.glob("*/*.expected"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line and not line.startswith(("#", "- ")):
+                series, value, _, _ = line.rsplit(" ", 3)
+                types.setdefault(series.partition("{")[0], set()).add(value.isdigit())
+    assert types["hw.temperature.limit"] == {False}
+    assert [name for name, found in types.items() if len(found) > 1] == []
+
+
 def test_types_of_errors_are_the_same_words_for_every_vendor() -> None:
     found: dict[str, set[str]] = {}
     for path in FOLDER.glob("*/*.expected"):

@@ -199,7 +199,8 @@ class Aggregator:
         if metric.window is Window.LAST:
             if not _is_number(value):
                 return False
-            reading.latest[metric].append((value, series.attributes))
+            is_quantity = metric.kind is Kind.GAUGE and not metric.unit.startswith("{")  # of either type, by driver
+            reading.latest[metric].append((float(value) if is_quantity else value, series.attributes))
             return True
         if metric.window is Window.MEAN:
             return reading.add_mean(series, value)
