@@ -425,6 +425,24 @@ def test_program_that_ends_before_its_agent_has_started_says_so(sink: Sink) -> N
     assert "WARNING The program ends before its agent has answered: its hardware may be missing" in log.splitlines()
 
 
+FORKS_IN_C = """
+import ctypes, os, sys
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+HardwareInstrumentor().instrument(meter_provider=MeterProvider([]), mode="agent")
+child = ctypes.PyDLL(None).fork()
+if not child:
+    sys.exit()
+os.waitpid(child, 0)
+os._exit(0)
+"""
+
+
+def test_child_that_is_forked_in_c_says_nothing_about_the_agent_of_its_parent() -> None:
+    outcome = run([sys.executable, "-c", FORKS_IN_C])
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+
+
 def test_agent_that_floods_its_standard_error_is_logged_in_part(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     telemetry = agent.Agent({}, dict, lambda: None, lambda: None, None)

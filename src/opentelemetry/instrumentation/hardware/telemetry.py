@@ -259,10 +259,11 @@ class Telemetry:
         """Let the agent export once more, or read all sources before the provider's exit hook collects them."""
         agent, session = self.agent, self.session
         try:
-            if agent is not None and not agent.is_ready:
-                _LOG.warning("The program ends before its agent has answered: its hardware may be missing")
-            elif agent is not None and agent.pid == os.getpid():  # a container or a batch job may end all at once
-                agent.stop(self._exit_seconds)
+            if agent is not None and agent.pid == os.getpid():
+                if agent.is_ready:  # a container or a batch job may end all at once
+                    agent.stop(self._exit_seconds)
+                else:
+                    _LOG.warning("The program ends before its agent has answered: its hardware may be missing")
             if session is not None and session.pid == os.getpid():
                 deadline = time.monotonic() + session.config.exit_seconds
                 session.read_now(_EXIT_WAIT, is_last=True)
