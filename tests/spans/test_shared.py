@@ -18,6 +18,7 @@ from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Point, Series
 from opentelemetry.instrumentation.hardware.spans.ledger import Ledger
 from opentelemetry.instrumentation.hardware.spans.rows import ACCELERATOR, PROCESS, USED
+from opentelemetry.instrumentation.hardware.spans.shared import OPEN, AgentDemand, AgentReadings, ProgramDemand, create
 
 pytestmark = pytest.mark.skipif(not agent.is_supported(), reason="an agent needs pidfd_open(2) of Linux 5.3")
 
@@ -27,17 +28,13 @@ CPU_TIME = Series(c.PROCESS_CPU_TIME)
 
 @pytest.fixture
 def descriptor() -> Iterator[int]:
-    from opentelemetry.instrumentation.hardware.spans import shared
-
-    descriptor = shared.create()
+    descriptor = create()
     yield descriptor
     os.close(descriptor)
 
 
 def agent_reads(descriptor: int, *points: Point) -> None:
     """Make the first readings of an agent."""
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand
-
     clock = Clock()
     ledger = Ledger(AgentDemand(descriptor).room, clock, clock)
     ledger.use({"GPU-1"}, is_known=True)
@@ -47,8 +44,6 @@ def agent_reads(descriptor: int, *points: Point) -> None:
 
 
 def test_maps_keep_no_descriptor_that_the_program_could_close(descriptor: int) -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentReadings
-
     program = AgentReadings(descriptor, Config.read({}))
     assert [name for name, target in descriptors().items() if "otel-hardware" in target] == [str(descriptor)]
     assert not program.span_rows
@@ -56,8 +51,6 @@ def test_maps_keep_no_descriptor_that_the_program_could_close(descriptor: int) -
 
 def test_rows_of_the_next_agent_take_the_place_of_those_of_the_last(descriptor: int) -> None:
     """It may measure other things in the same room."""
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentReadings
-
     program = AgentReadings(descriptor, Config.read({}))
     assert program.has_accelerators, "it is not known yet"
     found = []
@@ -69,8 +62,6 @@ def test_rows_of_the_next_agent_take_the_place_of_those_of_the_last(descriptor: 
 
 
 def test_agent_knows_whether_a_span_is_open(descriptor: int) -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
-
     demand = AgentReadings(descriptor, Config.read({})).demand
     seen = AgentDemand(descriptor)
     assert demand is not None
@@ -87,8 +78,6 @@ def test_agent_knows_whether_a_span_is_open(descriptor: int) -> None:
 
 def test_spans_of_each_forked_process_count(descriptor: int) -> None:
     """The end of one hid the open spans of the others, and a child kept those of its parent."""
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
-
     demand = AgentReadings(descriptor, Config.read({})).demand
     seen = AgentDemand(descriptor)
     demand.begin(1, 90.0)
@@ -125,8 +114,6 @@ def test_spans_of_each_forked_process_count(descriptor: int) -> None:
 
 def test_two_processes_whose_pids_lead_to_the_same_place_both_count() -> None:
     """Of 512 numbers, those of two workers may differ by a multiple. The end of one hid the open span of the other."""
-    from opentelemetry.instrumentation.hardware.spans.shared import OPEN, ProgramDemand
-
     memory = memoryview(mmap.mmap(-1, 8 * (OPEN + 2))).cast("d")
     demand = ProgramDemand(memory)
     demand.begin(1, 90.0)
@@ -158,8 +145,6 @@ class Meanwhile(list[float]):
 
 
 def test_readings_stay_frequent_when_a_span_begins_while_the_last_one_ends() -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import OPEN, ProgramDemand
-
     demand: ProgramDemand = ProgramDemand(memory := Meanwhile(lambda: None, lambda: demand.begin(2, 98.0)))
     demand.begin(1, 97.0)
     demand.end(1)
@@ -169,8 +154,6 @@ def test_readings_stay_frequent_when_a_span_begins_while_the_last_one_ends() -> 
 
 
 def test_readings_get_seldom_when_two_spans_end_at_the_same_time() -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import OPEN, ProgramDemand
-
     begin_and_end = lambda: demand.begin(2, 98.0), lambda: None, lambda: demand.end(2)
     demand: ProgramDemand = ProgramDemand(memory := Meanwhile(lambda: None, *begin_and_end))
     demand.begin(1, 97.0)
@@ -179,8 +162,6 @@ def test_readings_get_seldom_when_two_spans_end_at_the_same_time() -> None:
 
 
 def test_each_span_asks_an_agent_for_a_reading(descriptor: int) -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
-
     demand = AgentReadings(descriptor, Config.read({})).demand
     seen = AgentDemand(descriptor)
     demand.is_tracing = True
@@ -192,8 +173,6 @@ def test_each_span_asks_an_agent_for_a_reading(descriptor: int) -> None:
 
 
 def test_more_devices_than_there_is_room_for_are_left_out(descriptor: int) -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
-
     agent = AgentDemand(descriptor)
     for _ in range(70):
         agent.room().clear(ACCELERATOR)
@@ -202,7 +181,5 @@ def test_more_devices_than_there_is_room_for_are_left_out(descriptor: int) -> No
 
 @pytest.mark.parametrize("value", [-1.0, 1e308, float("inf"), float("nan")])
 def test_wild_number_of_devices_is_survived(descriptor: int, value: float) -> None:
-    from opentelemetry.instrumentation.hardware.spans.shared import AgentDemand, AgentReadings
-
     AgentDemand(descriptor)._rooms[0] = value
     assert AgentReadings(descriptor, Config.read({})).span_rows == ()

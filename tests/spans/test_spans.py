@@ -119,6 +119,13 @@ def machine(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
         ours.uninstrument()
 
 
+def times(span: ReadableSpan) -> tuple[float, float]:
+    """When an ended span began and ended, in seconds since 1970."""
+    assert span.start_time is not None
+    assert span.end_time is not None
+    return span.start_time / 1e9, span.end_time / 1e9
+
+
 def rows() -> Sequence[Rows]:
     """Return the rows of the accelerators in use."""
     recorder = HardwareInstrumentor()._telemetry.recorder
@@ -154,9 +161,7 @@ def test_span_has_energy_busy_time_and_memory_of_the_gpu_in_use(
     span = tracing.ended()
     found: dict[str, Any] = dict(span.attributes or {})
     assert set(found) >= {*GPU_ATTRIBUTES, c.SPAN_SHARE_ENERGY.name}
-    assert span.start_time is not None
-    assert span.end_time is not None
-    begin, end = span.start_time / 1e9, span.end_time / 1e9
+    begin, end = times(span)
     check_energy(found, begin, end)
     busy = (WAVERING.joules(begin, end) - WAVERING.base * (end - begin)) / (WAVERING.peak - WAVERING.base)
     assert found[c.SPAN_GPU_TIME.name] == pytest.approx(busy, abs=0.3 * (end - begin)), "the driver gives means"
@@ -213,16 +218,15 @@ def test_values_are_sums_over_the_gpus_in_use(machine: Callable[..., FakeNvml], 
 
 
 def test_cpu_time_is_that_of_the_process(tracing: Tracing) -> None:
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"], sample_interval=0.1)
-    try:
-        with global_provider(tracing.provider), tracing.tracer.start_as_current_span("busy"):
-            before = time.process_time()
-            while time.process_time() < before + 1.2:
-                sum(range(1000))
-            used = time.process_time() - before
-    finally:
-        ours.uninstrument()
+    with (
+        HardwareInstrumentor(sources=["process"], sample_interval=0.1),
+        global_provider(tracing.provider),
+        tracing.tracer.start_as_current_span("busy"),
+    ):
+        before = time.process_time()
+        while time.process_time() < before + 1.2:
+            sum(range(1000))
+        used = time.process_time() - before
     found: dict[str, Any] = dict(tracing.ended().attributes or {})
     assert found[CPU_TIME] == pytest.approx(used, rel=0.01)
     assert c.SPAN_ENERGY.name not in found
@@ -230,16 +234,15 @@ def test_cpu_time_is_that_of_the_process(tracing: Tracing) -> None:
 
 @pytest.mark.parametrize("before", [0.0, 0.5])
 def test_cpu_time_of_descendants_is_added(tracing: Tracing, before: float) -> None:
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"], sample_interval=0.1)
     program = "import time\nwhile time.process_time() < 2.0: pass"
-    try:
-        with global_provider(tracing.provider), tracing.tracer.start_as_current_span("with a child"):
-            time.sleep(before)
-            subprocess.run([sys.executable, "-c", program], check=True)
-            time.sleep(1.5)
-    finally:
-        ours.uninstrument()
+    with (
+        HardwareInstrumentor(sources=["process"], sample_interval=0.1),
+        global_provider(tracing.provider),
+        tracing.tracer.start_as_current_span("with a child"),
+    ):
+        time.sleep(before)
+        subprocess.run([sys.executable, "-c", program], check=True)
+        time.sleep(1.5)
     found: dict[str, Any] = dict(tracing.ended().attributes or {})
     assert found[c.SPAN_TREE_CPU_TIME.name] > found[CPU_TIME] + 0.5
     assert found[c.SPAN_TREE_MEMORY_PEAK.name] > 10 * MIB
@@ -255,10 +258,8 @@ def test_span_during_which_nothing_could_be_read_for_a_while_has_values(
         with tracing.tracer.start_as_current_span("blocked"):
             ctypes.PyDLL(None).usleep(1_500_000)
     blocked = tracing.ended()
-    assert blocked.start_time is not None
-    assert blocked.end_time is not None
-    seconds = (blocked.end_time - blocked.start_time) / 1e9  # a busy machine sleeps longer
-    assert dict(blocked.attributes or {})[ENERGY] == pytest.approx(250.0 * seconds, rel=0.1)
+    begin, end = times(blocked)  # a busy machine sleeps longer
+    assert dict(blocked.attributes or {})[ENERGY] == pytest.approx(250.0 * (end - begin), rel=0.1)
 
 
 # -- which spans
@@ -328,14 +329,9 @@ def test_filters(
 
 
 def test_filter_that_matches_nothing_is_logged_once(caplog: pytest.LogCaptureFixture, tracing: Tracing) -> None:
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"], spans_filter=["name:generate"])
-    try:
-        with global_provider(tracing.provider):
-            for _ in range(1100):
-                tracing.tracer.start_span("POST /generate").end()
-    finally:
-        ours.uninstrument()
+    with HardwareInstrumentor(sources=["process"], spans_filter=["name:generate"]), global_provider(tracing.provider):
+        for _ in range(1100):
+            tracing.tracer.start_span("POST /generate").end()
     assert [each.message for each in caplog.records] == ["spans_filter has matched none of the first 1000 spans"]
 
 
@@ -389,9 +385,8 @@ def test_shares_and_the_metric_by_operation_add_up_to_the_energy(
     metric = {point.attributes[c.SPAN_NAME]: point.sum for point in meters.points(c.SPAN_ENERGY_BY_OPERATION.name)}
     assert metric["child"] == pytest.approx(found["child"][share], rel=1e-3)
     (short,) = [each for each in tracing.exporter.get_finished_spans() if each.name == "short"]
-    assert short.start_time is not None
-    assert short.end_time is not None
-    most = WAVERING.peak * (short.end_time - short.start_time) / 1e9
+    begin, end = times(short)
+    most = WAVERING.peak * (end - begin)
     least = 0.5 * WAVERING.base / WAVERING.peak * most
     # It has no bound of its own. Its readings are those of its parent, which a busy machine delays.
     assert least < metric["short"] < 1.5 * most + error, "the power of the 0.1 s around it"
@@ -429,12 +424,10 @@ def test_energy_by_operation_has_exemplars_and_counts_unsampled_requests(
         found: dict[str, Any] = dict(ten.ended().attributes or {})
         (point,) = meters.points(c.SPAN_ENERGY_BY_OPERATION.name)
     assert len(ten.exporter.get_finished_spans()) == 1
-    request = ten.ended()
-    assert request.start_time is not None
-    assert request.end_time is not None
-    check_energy(found, request.start_time / 1e9, request.end_time / 1e9)
+    begin, end = times(ten.ended())
+    check_energy(found, begin, end)
     # A busy machine may pause between two begins or ends.
-    edges = [*begins, request.end_time / 1e9]
+    edges = [*begins, end]
     parts = [WAVERING.joules(begin, edges[count], 0) for count, begin in enumerate(begins, 1)]
     share = sum(part / count for count, part in enumerate(parts, 1)) / sum(parts)
     assert found[c.SPAN_SHARE_ENERGY.name] == pytest.approx(found[ENERGY] * share, rel=0.02)
@@ -484,10 +477,7 @@ def test_provider_that_is_never_global_is_measured_and_not_changed(machine: Call
         time.sleep(1.0)
     processors = tracing.provider._active_span_processor._span_processors
     assert [type(each) for each in processors] == [SimpleSpanProcessor]
-    span = tracing.ended()
-    assert span.start_time is not None
-    assert span.end_time is not None
-    check_energy(span.attributes or {}, span.start_time / 1e9, span.end_time / 1e9)
+    check_energy(tracing.ended().attributes or {}, *times(tracing.ended()))
 
 
 def test_uninstrument_restores_the_sdk_and_instrument_measures_again(
@@ -651,17 +641,13 @@ def test_spans_that_cannot_be_measured_cost_no_metrics(caplog: pytest.LogCapture
 
 
 def test_failure_is_logged_once_and_spans_end(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"])
-    try:
-        with (
-            global_provider(tracing.provider),
-            patch("opentelemetry.instrumentation.hardware.spans.recorder.measured", side_effect=AttributeError),
-        ):
-            for number in range(3):
-                tracing.span_from(time.time() - 1.0, time.time(), name=f"span {number}")
-    finally:
-        ours.uninstrument()
+    with (
+        HardwareInstrumentor(sources=["process"]),
+        global_provider(tracing.provider),
+        patch("opentelemetry.instrumentation.hardware.spans.recorder.measured", side_effect=AttributeError),
+    ):
+        for number in range(3):
+            tracing.span_from(time.time() - 1.0, time.time(), name=f"span {number}")
     assert [span.name for span in tracing.exporter.get_finished_spans()] == ["span 0", "span 1", "span 2"]
     assert [each.message for each in caplog.records if each.levelno >= logging.ERROR] == [
         "A span could not be measured; further failures are not logged"
@@ -726,32 +712,25 @@ def test_what_a_signal_handler_raises_in_our_code_reaches_the_program() -> None:
 
 
 def test_second_end_has_the_warning_of_the_sdk(tracing: Tracing, caplog: pytest.LogCaptureFixture) -> None:
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"])
-    try:
-        with global_provider(tracing.provider):
-            span = tracing.tracer.start_span("twice")
-            barrier = threading.Barrier(2)
+    with HardwareInstrumentor(sources=["process"]), global_provider(tracing.provider):
+        span = tracing.tracer.start_span("twice")
+        barrier = threading.Barrier(2)
 
-            def end() -> None:
-                barrier.wait()
-                span.end()
+        def end() -> None:
+            barrier.wait()
+            span.end()
 
-            both = [threading.Thread(target=end) for _ in range(2)]
-            for each in both:
-                each.start()
-            for each in both:
-                each.join()
-    finally:
-        ours.uninstrument()
+        both = [threading.Thread(target=end) for _ in range(2)]
+        for each in both:
+            each.start()
+        for each in both:
+            each.join()
     assert len(tracing.exporter.get_finished_spans()) == 1
     assert [each.message for each in caplog.records] in ([], ["Calling end() on an ended span."])
 
 
 def test_span_that_another_thread_ends_meanwhile_is_not_changed_any_more(tracing: Tracing) -> None:
     """Its exporter reads the attributes, and fails if they change."""
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"])
 
     def end_elsewhere(*_: object) -> dict[str, float]:
         other = threading.Thread(target=type(span).end, args=(span,))
@@ -759,28 +738,21 @@ def test_span_that_another_thread_ends_meanwhile_is_not_changed_any_more(tracing
         other.join()
         return {c.SPAN_ENERGY.name: 1.0}
 
-    try:
-        with (
-            global_provider(tracing.provider),
-            patch("opentelemetry.instrumentation.hardware.spans.recorder.measured", side_effect=end_elsewhere),
-        ):
-            span = tracing.tracer.start_span("shared", start_time=time.time_ns() - 10**9)
-            span.end()
-    finally:
-        ours.uninstrument()
+    with (
+        HardwareInstrumentor(sources=["process"]),
+        global_provider(tracing.provider),
+        patch("opentelemetry.instrumentation.hardware.spans.recorder.measured", side_effect=end_elsewhere),
+    ):
+        span = tracing.tracer.start_span("shared", start_time=time.time_ns() - 10**9)
+        span.end()
     (found,) = tracing.exporter.get_finished_spans()
     assert dict(found.attributes or {}) == {}
 
 
 def test_memory_of_open_spans_is_bounded_and_released(tracing: Tracing) -> None:
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"])
-    try:
-        with global_provider(tracing.provider):
-            plain = _size_of_spans(TracerProvider(shutdown_on_exit=False).get_tracer("plain"), 8_000)
-            with_ours = _size_of_spans(tracing.tracer, 8_000)
-    finally:
-        ours.uninstrument()
+    with HardwareInstrumentor(sources=["process"]), global_provider(tracing.provider):
+        plain = _size_of_spans(TracerProvider(shutdown_on_exit=False).get_tracer("plain"), 8_000)
+        with_ours = _size_of_spans(tracing.tracer, 8_000)
     assert with_ours - plain < 400, "bytes per open span"
 
 
@@ -789,12 +761,8 @@ def test_limit_of_attributes_is_kept_and_those_of_the_program_stay(
     limit: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracing = Tracing(TracerProvider(shutdown_on_exit=False, span_limits=SpanLimits(max_span_attributes=limit)))
-    ours = HardwareInstrumentor()
-    ours.instrument(sources=["process"])
-    try:
+    with HardwareInstrumentor(sources=["process"]):
         tracing.tracer.start_span("span", attributes={"own": 1}).end()
-    finally:
-        ours.uninstrument()
     expected = {"own"} if limit == 1 else {"own", CPU_TIME} if limit else set()
     assert set(tracing.ended().attributes or {}) == expected
     assert caplog.messages == []
