@@ -8,6 +8,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from hypothesis import is_hypothesis_test, settings
 from tests.support import traces
 from tests.support.children import descriptors
 from tests.support.waiting import wait_for
+from tests.tools import Missing
 
 if TYPE_CHECKING:
     from tests.support.sink import Sink
@@ -99,6 +101,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     test = getattr(item, "function", None)
     if _may_be_fast(item.path) and not item.get_closest_marker("whole") and not is_hypothesis_test(test):
         item.add_marker("fast")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> None:
+    """Skip a test for which a program is missing. If CI is set, it fails."""
+    if call.excinfo is not None and isinstance(call.excinfo.value, Missing):
+        reason = str(call.excinfo.value)
+        end = partial(pytest.fail, reason, pytrace=False) if os.environ.get("CI") else partial(pytest.skip, reason)
+        call.excinfo = pytest.CallInfo.from_call(end, call.when).excinfo
 
 
 def _may_be_fast(module: Path) -> bool:

@@ -19,7 +19,6 @@ from tests.support.children import END, PATIENCE, Piped, command, end_of, in_pid
 from tests.support.sink import Sink
 from tests.support.stage import warnings
 from tests.support.waiting import wait_for
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import CRASH, FakeNvml, h100
 
 from opentelemetry.instrumentation.hardware import agent
@@ -165,7 +164,6 @@ def test_agent_whose_pipes_the_program_closed_is_replaced(sink: Sink) -> None:
 
 
 def test_driver_that_crashes_costs_the_application_nothing(sink: Sink, tmp_path: Path) -> None:
-    need(fake_nvml)
     driver = FakeNvml(tmp_path, {**h100(0), "UtilizationRates": CRASH})
     env = {**driver.environment, "OTEL_PYTHON_HARDWARE_SOURCES": "nvidia"}
     with application(sink, env=env) as app:

@@ -14,7 +14,7 @@ import pytest
 from tests.support.children import PATIENCE, Piped, command, end_of, started
 from tests.support.sink import Sink
 from tests.support.waiting import wait_for
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 
 from opentelemetry.instrumentation.hardware import agent
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -47,7 +47,7 @@ class Program:
 
 @contextmanager
 def program(tmp_path: Path, *settings: str, **env: str) -> Iterator[Program]:
-    need(fake_nvml)
+    fake_nvml()
     with Sink() as sink:
         variables = {**sink.environment(0.3), "OTEL_PYTHON_HARDWARE_SAMPLE_INTERVAL": "0.2", **env}
         line = command("spans/agent_spans", str(tmp_path), "nvidia_smi=off", *settings)

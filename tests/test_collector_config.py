@@ -22,8 +22,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import Tracer
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.children import PATIENCE, started
-from tests.tools import need, otelcol, python_tools, victoria_metrics
-from tests.tools import program as debian
+from tests.tools import otelcol, python_tools
 from tests.tools.collector import LOCAL, TOKEN, Collector, Config, Point, secure_gateway
 from tests.tools.daemon import Daemon, free_addresses, get, own, wait
 from tests.tools.stores import PrometheusStore, VictoriaMetrics
@@ -69,7 +68,7 @@ def configurations() -> set[Path]:
 
 @pytest.mark.parametrize("paths", TOGETHER, ids=lambda paths: "+".join(path.stem for path in paths))
 def test_collector_accepts_the_shipped_configuration(paths: Sequence[Path]) -> None:
-    command = [str(need(otelcol)), "validate", *(f"--config={path}" for path in paths)]
+    command = [str(otelcol()), "validate", *(f"--config={path}" for path in paths)]
     outcome = subprocess.run(command, env=os.environ | KEYS, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
 
@@ -83,7 +82,6 @@ def test_every_file_is_tested_and_says_which_collector_it_needs() -> None:
 
 
 def test_all_configurations_together_use_no_deprecated_name(tmp_path: Path) -> None:
-    need(otelcol)
     with Collector(tmp_path, LOCAL, *BACKENDS, environment=KEYS) as collector:
         # A component's former name still works, with a warning, until a later release drops it.
         assert "deprecated" not in collector.log.read_text()
@@ -109,7 +107,6 @@ def values(points: list[Point], name: str) -> list[int | float]:
 
 
 def test_local_writes_console_files_and_prometheus_page(tmp_path: Path) -> None:
-    need(otelcol)
     with Collector(tmp_path) as collector:
         with program(collector) as (meters, tracers):
             meters.get_meter("trial").create_counter("trial.io", "By").add(7, {"direction": "read"})
@@ -124,7 +121,6 @@ def test_local_writes_console_files_and_prometheus_page(tmp_path: Path) -> None:
 
 
 def test_local_writes_everything_before_it_ends(tmp_path: Path) -> None:
-    need(otelcol)
     graceful = 0
     while graceful < 3:  # stopped while batches are pending, in which case a file shared by the pipelines fails
         with Collector(tmp_path) as collector, program(collector) as (meters, tracers):
@@ -138,7 +134,6 @@ def test_local_writes_everything_before_it_ends(tmp_path: Path) -> None:
 
 
 def test_datadog_receives_deltas(tmp_path: Path) -> None:
-    need(otelcol)
     with Collector(tmp_path) as far:
         here = {"exporters": {"otlp_http/datadog": {"endpoint": far.http}}}
         with Collector(tmp_path, LOCAL, DATADOG, here, environment=KEYS) as near:
@@ -162,7 +157,7 @@ def test_datadog_receives_deltas(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """The certificate of the servers."""
-    return need(lambda: certificate(tmp_path_factory.mktemp("certificate")))
+    return certificate(tmp_path_factory.mktemp("certificate"))
 
 
 def strict(folder: Path, trusted: Certificate, header: str = "Authorization", scheme: str = "Bearer") -> Collector:
@@ -209,7 +204,6 @@ def hosted(address: Collector, trusted: Certificate, token: str) -> dict[str, Ho
 
 @pytest.mark.parametrize("name", ["victoriametrics", "jaeger", "honeycomb", "datadog"])
 def test_strict_receiver_takes_what_has_the_token(name: str, tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     form = hosted(Collector(tmp_path), trusted, TOKEN)[name]
     with strict(tmp_path, trusted, form.header, form.scheme) as far:
         it = hosted(far, trusted, TOKEN)[name]
@@ -226,7 +220,6 @@ def test_strict_receiver_takes_what_has_the_token(name: str, tmp_path: Path, tru
 
 
 def test_strict_receiver_refuses_a_wrong_token(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     with strict(tmp_path, trusted) as far:
         it = hosted(far, trusted, "wrong")["victoriametrics"]
         with Collector(tmp_path, LOCAL, it.config, it.settings, environment=KEYS | dict(it.environment)) as near:
@@ -263,8 +256,6 @@ class TestAgent(Daemon):
 
 
 def test_test_agent_of_datadog_takes_our_export(tmp_path: Path) -> None:
-    need(otelcol)
-    need(python_tools)
     with TestAgent(tmp_path) as far:
         here = {"exporters": {"otlp_http/datadog": {"endpoint": far.http}}}
         with Collector(tmp_path, LOCAL, DATADOG, here, environment=KEYS) as near:
@@ -274,8 +265,6 @@ def test_test_agent_of_datadog_takes_our_export(tmp_path: Path) -> None:
 
 
 def test_victoria_metrics_stores_the_names_of_the_pages(tmp_path: Path) -> None:
-    need(otelcol)
-    need(victoria_metrics)
     with (
         VictoriaMetrics(tmp_path) as store,
         Collector(tmp_path, LOCAL, VICTORIAMETRICS, environment={"VICTORIAMETRICS_URL": store.url}) as near,
@@ -290,8 +279,6 @@ def test_victoria_metrics_stores_the_names_of_the_pages(tmp_path: Path) -> None:
 
 
 def test_prometheus_stores_what_is_written_with_tls(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
-    need(lambda: debian("prometheus"))
     web = tmp_path / "web.json"
     web.write_text(json.dumps({"tls_server_config": {"cert_file": str(trusted.file), "key_file": str(trusted.key)}}))
     with PrometheusStore(tmp_path) as plain:
@@ -342,7 +329,6 @@ def agent(folder: Path, trusted: Certificate, far: Collector, *more: Config, **e
 
 
 def test_agent_sends_all_signals_to_the_gateway(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far) as near:
         with program(near) as (meters, tracers):
             meters.get_meter("trial").create_gauge("trial.level").set(7)
@@ -355,7 +341,6 @@ def test_agent_sends_all_signals_to_the_gateway(tmp_path: Path, trusted: Certifi
 
 
 def test_gateway_refuses_an_agent_with_a_wrong_token(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     with gateway(tmp_path, trusted) as far, agent(tmp_path, trusted, far, GATEWAY_TOKEN="wrong") as near:
         with program(near) as (meters, _):
             meters.get_meter("trial").create_gauge("trial.level").set(7)
@@ -364,7 +349,6 @@ def test_gateway_refuses_an_agent_with_a_wrong_token(tmp_path: Path, trusted: Ce
 
 
 def test_points_of_one_resource_reach_one_of_two_gateways(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     with gateway(tmp_path, trusted) as first, gateway(tmp_path, trusted) as second:
         # Both listen on one address here, so they are told apart by their ports.
         peers = [each.grpc.removeprefix("http://") for each in (first, second)]
@@ -391,7 +375,6 @@ def test_points_of_one_resource_reach_one_of_two_gateways(tmp_path: Path, truste
 
 
 def test_balance_asks_a_name_for_the_gateways(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     with gateway(tmp_path, trusted) as far:
         port = far.grpc.rpartition(":")[2]
         # `localhost` may have an address of IPv6, at which nobody listens.
@@ -403,7 +386,6 @@ def test_balance_asks_a_name_for_the_gateways(tmp_path: Path, trusted: Certifica
 
 
 def test_gateway_bounds_what_becomes_a_label(tmp_path: Path, trusted: Certificate) -> None:
-    need(otelcol)
     attributes: dict[str, Any] = {
         "service.name": "trial",
         "service.instance.id": "one",
@@ -433,7 +415,6 @@ def test_gateway_bounds_what_becomes_a_label(tmp_path: Path, trusted: Certificat
 
 
 def test_joules_are_added_up_by_attributes_of_the_spans(tmp_path: Path) -> None:
-    need(otelcol)
     with Collector(tmp_path, LOCAL, JOULES) as collector:
         for joules in (1.5, 0.25):  # two processes of one service
             with program(collector) as (_, tracers):

@@ -14,7 +14,7 @@ from tests.support import children
 from tests.support.blocks import WAITING, blocks, desk, substitute
 from tests.support.children import PATIENCE, ROOT
 from tests.support.sink import Sink
-from tests.tools import helm, need, program, python_tools
+from tests.tools import helm, program, python_tools
 from tests.tools.daemon import wait
 
 FOLDER = ROOT / "examples" / "deploy"
@@ -28,7 +28,7 @@ COMMAND = Path(sys.executable).with_name("otel-hardware")
 
 
 def test_systemd_accepts_the_unit_and_refuses_an_unknown_setting(tmp_path: Path) -> None:
-    verify = [str(need(lambda: program("systemd-analyze"))), "verify"]
+    verify = [str(program("systemd-analyze")), "verify"]
     unit = tmp_path / UNIT.name
     text = substitute(UNIT.read_text(), {"/opt/otel-hardware/bin/otel-hardware": str(COMMAND)})
     unit.write_text(text)
@@ -47,7 +47,7 @@ def test_unit_on_the_page_is_that_of_the_file() -> None:
 def test_unit_leaves_the_agent_little_to_break(tmp_path: Path) -> None:
     unit = tmp_path / UNIT.name
     unit.write_text(substitute(UNIT.read_text(), {"/opt/otel-hardware/bin/otel-hardware": "/bin/true"}))
-    line = [str(need(lambda: program("systemd-analyze"))), "security", "--offline=true", "--no-pager"]
+    line = [str(program("systemd-analyze")), "security", "--offline=true", "--no-pager"]
     done = subprocess.run([*line, "--threshold=30", unit], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-300:]  # its exposure is at most 3.0
     unit.write_text(re.sub("^(Protect|Restrict|System|Capability|Lock).*$", "", unit.read_text(), flags=re.MULTILINE))
@@ -56,7 +56,7 @@ def test_unit_leaves_the_agent_little_to_break(tmp_path: Path) -> None:
 
 def schema_problems(manifest: Path) -> str:
     """Return what the schemas of Kubernetes say against a manifest."""
-    line = [str(need(python_tools)), "-m", "kubernetes_validate", "--strict", "-k", "1.37", str(manifest)]
+    line = [str(python_tools()), "-m", "kubernetes_validate", "--strict", "-k", "1.37", str(manifest)]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr if done.returncode else ""
 
@@ -64,7 +64,7 @@ def schema_problems(manifest: Path) -> str:
 def chart(*options: str) -> subprocess.CompletedProcess[str]:
     """Run Helm on the chart."""
     command, *more = options
-    line = [str(need(helm)), command, *(["agent"] if command == "template" else []), str(CHART), *more]
+    line = [str(helm()), command, *(["agent"] if command == "template" else []), str(CHART), *more]
     return subprocess.run(line, capture_output=True, text=True, check=False)
 
 

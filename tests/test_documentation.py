@@ -14,7 +14,7 @@ from tests.support.blocks import PAGES, WAITING, Block, bash, blocks, desk, subs
 from tests.support.children import PATIENCE, ROOT
 from tests.support.commands import otel_hardware
 from tests.support.sink import Sink
-from tests.tools import need, program
+from tests.tools import program
 from tests.tools.daemon import Prometheus, free_addresses, get, wait
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
@@ -62,7 +62,7 @@ def test_yaml_block_is_valid(block: Block, tmp_path: Path) -> None:
     if "scrape_configs" in document:
         file = tmp_path / "prometheus.yaml"
         file.write_text(block.text)
-        subprocess.run([need(lambda: program("promtool")), "check", "config", file], check=True, capture_output=True)
+        subprocess.run([program("promtool"), "check", "config", file], check=True, capture_output=True)
 
 
 def test_first_metrics_of_the_zero_code_command_arrive_while_the_program_runs(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ AGENT = "OTEL_METRICS_EXPORTER=prometheus otel-hardware run"
 
 @pytest.mark.parametrize("command", ["readme", "agent"])
 def test_prometheus_scrapes_the_command_of_the_documentation(command: str, tmp_path: Path) -> None:
-    need(lambda: program("prometheus"))
+    program("prometheus")
     block = the_block(README, "OTEL_METRICS_EXPORTER=prometheus")
     if command == "agent":
         assert f"`{AGENT}`" in (ROOT / "docs" / "collector.md").read_text()

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.support import children, marker, sdk
-from tests.tools import Missing, need, program
+from tests.tools import Missing, program
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import Prometheus, wait
 from tests.tools.nvml import FakeNvml, geforce, h100
@@ -107,13 +107,13 @@ class Programs:
 
 def gpus(folder: Path) -> FakeNvml:
     """A simulated driver with a GPU that has all counters, and one with fans."""
-    return need(lambda: FakeNvml(folder, h100(0), geforce(1)))
+    return FakeNvml(folder, h100(0), geforce(1))
 
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
     """The Collector that all tests of this module share. Services are distinguished by name."""
-    with need(lambda: Collector(tmp_path_factory.mktemp("collector"))) as started:
+    with Collector(tmp_path_factory.mktemp("collector")) as started:
         yield started
 
 
@@ -390,7 +390,7 @@ def test_restarted_agent_continues_every_series(server: Prometheus | None, colle
     gpus = {point.attributes[c.HW_ID] for point in points if point.name == c.HW_GPU_INFO.name}
     assert len(gpus) == 8
     if server is None:
-        need(lambda: program("prometheus"))
+        program("prometheus")  # which is missing
     assert server is not None
     of_agent = '{exported_job="restarted"}'
     wait(lambda: bool(server.last(f"hw_gpu_info{of_agent}")), children.PATIENCE, "a scrape")
@@ -592,7 +592,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> It
 def prometheus(server: Prometheus | None, programs: Programs) -> Prometheus:
     """Prometheus, after it has scraped the last values of the programs."""
     if server is None:
-        need(lambda: program("prometheus"))
+        program("prometheus")  # which is missing
     assert server is not None
     now = time.time()
     # Of a scrape that timed out, `up` is 0.
@@ -632,7 +632,7 @@ def test_prometheus_total_is_the_sum_of_deltas(prometheus: Prometheus, programs:
 
 def test_promtool_complains_about_count_suffix_only(programs: Programs) -> None:
     """Names of the semantic conventions end in .count, which Prometheus reserves for histograms."""
-    promtool = need(lambda: program("promtool"))
+    promtool = program("promtool")
     outcome = subprocess.run(
         [promtool, "check", "metrics"],
         input=programs.collector.exposition(),

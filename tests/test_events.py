@@ -13,7 +13,6 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from tests.sources.nvidia_gpus import SimulatedGpus, simulated_gpus
 from tests.support.children import PATIENCE, ROOT, started
 from tests.support.stage import warnings
-from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait
 from tests.tools.nvml import h100, refused
@@ -170,8 +169,6 @@ def test_agent_exports_events_if_it_exports_logs() -> None:
 
 
 def test_prometheus_sees_the_first_event_of_a_number(tmp_path: Path) -> None:
-    need(otelcol)
-    need(lambda: program("prometheus"))
     (expression,) = re.findall(r"`(increase\(.+\) > 0)`", (ROOT / "docs" / "events.md").read_text())
     with Collector(tmp_path) as collector, Prometheus(tmp_path, {"gpu": collector.prometheus.split("/")[2]}) as server:
         command = "otel-hardware run --sources nvidia --simulate 1xH100:xid --interval 5"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.support import children, marker, sdk
 from tests.support.blocks import commands
-from tests.tools import ROOT, need
+from tests.tools import ROOT
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import wait
 
@@ -43,7 +43,7 @@ class Outcome:
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     folder: Path = tmp_path_factory.mktemp("example")
-    with need(lambda: Collector(folder)) as collector:
+    with Collector(folder) as collector:
         # Only the differences from a user's machine: ports, duration, and other installed instrumentations.
         here = {
             "OTEL_EXPORTER_OTLP_ENDPOINT": collector.grpc,

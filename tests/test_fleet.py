@@ -16,7 +16,6 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from tests.fleet.hosts import points_of
 from tests.support.children import PATIENCE, ROOT, started
 from tests.support.sink import Sink
-from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait
 
@@ -51,8 +50,6 @@ def fields() -> list[tuple[str, str]]:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     folder = tmp_path_factory.mktemp("fleet")
-    need(otelcol)
-    need(lambda: program("prometheus"))
     with ExitStack() as stack:
         collector = stack.enter_context(Collector(folder))
         found = stack.enter_context(Prometheus(folder, {"agents": collector.prometheus.split("/")[2]}))

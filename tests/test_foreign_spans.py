@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support import children
-from tests.tools import Missing, fake_nvml, need
+from tests.tools import Missing
 from tests.tools.load import WAVERING, check_energy, loaded
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 
@@ -25,7 +25,6 @@ def _installed(library: str, module: str) -> None:
 
 def spans(line: list[str], folder: Path) -> list[dict[str, Any]]:
     """Run a program that uses a simulated GPU from its beginning, and return those of its spans that have energy."""
-    need(fake_nvml)
     fake = FakeNvml(folder, loaded(h100(0), WAVERING))
     exporters = {f"OTEL_{signal}_EXPORTER": "none" for signal in ("TRACES", "METRICS", "LOGS")}
     with children.started(line, {**exporters, **fake.environment}) as child:
@@ -37,7 +36,7 @@ def spans(line: list[str], folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="nemo-lens needs Python 3.13")
 def test_spans_of_nemo_lens_have_the_energy_of_their_time(tmp_path: Path) -> None:
-    need(lambda: _installed("nemo-lens", "nemo"))
+    _installed("nemo-lens", "nemo")
     (span,) = spans(children.command("spans/foreign_spans", "nemo-lens"), tmp_path)
     assert span["name"] == "megatron.train.step"
     check_energy(span["attributes"], span["begin"], span["end"])
@@ -59,7 +58,7 @@ def test_spans_of_nemo_lens_have_the_energy_of_their_time(tmp_path: Path) -> Non
 def test_spans_of_logfire_have_the_energy_of_their_time(
     start: Callable[..., list[str]], way: list[str], tmp_path: Path
 ) -> None:
-    need(lambda: _installed("logfire", "logfire"))
+    _installed("logfire", "logfire")
     (span,) = spans(start("spans/foreign_spans", "logfire", *way), tmp_path)
     assert span["name"] == "train {step}"
     check_energy(span["attributes"], span["begin"], span["end"])
@@ -67,5 +66,5 @@ def test_spans_of_logfire_have_the_energy_of_their_time(
 
 def test_metrics_are_exported_after_logfire_was_configured_again() -> None:
     """It makes anew only the instruments to which somebody refers."""
-    need(lambda: _installed("logfire", "logfire"))
+    _installed("logfire", "logfire")
     assert "process.cpu.time" in children.scene("spans/foreign_metrics")

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from tests.support.children import PATIENCE, ROOT, started
-from tests.tools import fake_nvml, need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, wait
 from tests.tools.kubelet import Given, Kubelet, serving
@@ -72,9 +71,6 @@ def slurm(script: str, folder: Path, job: int, gpus: str, shell: Sequence[str] =
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/ns/pid"), reason="needs Linux")
 def test_prometheus_answers_who_uses_what(tmp_path: Path) -> None:
-    need(fake_nvml)
-    need(otelcol)
-    need(lambda: program("prometheus"))
     if os.readlink("/proc/self/ns/pid") != "pid:[4026531836]":
         pytest.skip("in a PID namespace, the PIDs of a driver name no process")
     idle: Gpu = {"UtilizationRates": (0, 0), "Samples.1": "uint"}

@@ -23,7 +23,6 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from tests.support import children
 from tests.support.journal import flatten
-from tests.tools import need, otelcol
 from tests.tools.collector import Collector, Point
 from tests.tools.daemon import NodeExporter, get, wait
 
@@ -380,8 +379,7 @@ def busy(file: Path) -> Iterator[None]:
 def comparisons(tmp_path_factory: pytest.TempPathFactory) -> Comparisons:
     folder = tmp_path_factory.mktemp("independent")
     with ExitStack() as stack:
-        need(otelcol)
-        exporter = stack.enter_context(need(lambda: NodeExporter(folder, "--collector.netdev.device-exclude=^$")))
+        exporter = stack.enter_context(NodeExporter(folder, "--collector.netdev.device-exclude=^$"))
         # We begin before the receiver does, so that it does not see our own threads come as something that moved.
         ours = stack.enter_context(Ours())
         ours.fresh()

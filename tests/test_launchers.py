@@ -10,7 +10,6 @@ import pytest
 from packaging.version import Version
 from tests.slow.launchers.cases import CASES
 from tests.slow.launchers.runner import run
-from tests.tools import need
 from tests.tools.collector import Collector
 
 QUICK = (
@@ -30,13 +29,13 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    with need(lambda: Collector(tmp_path_factory.mktemp("collector"))) as started:
+    with Collector(tmp_path_factory.mktemp("collector")) as started:
         yield started
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_host_is_reported_once_and_each_worker_reports_itself(name: str, collector: Collector, tmp_path: Path) -> None:
     (case,) = [case for case in CASES if case.name == name]
-    outcome = need(lambda: run(case, collector, tmp_path, flush=True))
+    outcome = run(case, collector, tmp_path, flush=True)
     assert (outcome.problems, outcome.hosts) == ((), 1)
     assert outcome.processes == case.expected

@@ -16,7 +16,6 @@ import pytest
 from tests.support import children
 from tests.support.journal import OURS, Export, exports
 from tests.support.sink import Sink
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, h100
 
 from opentelemetry.instrumentation.hardware.catalog import CATALOG
@@ -257,7 +256,6 @@ def test_exec_keeps_the_reporter(journal: Path) -> None:
 
 @pytest.fixture
 def gpus(tmp_path: Path) -> FakeNvml:
-    need(fake_nvml)
     return FakeNvml(tmp_path, h100(0), h100(1))
 
 
@@ -298,7 +296,6 @@ def test_ranks_with_a_gpu_each_report_the_host_once_and_each_gpu_once(journal: P
 
 def test_ranks_in_cgroups_report_each_gpu_once(journal: Path, tmp_path: Path) -> None:
     """With ConstrainDevices=yes SLURM numbers the only GPU of each task 0."""
-    need(fake_nvml)
     job = str(uuid4())
     with ExitStack() as stack:
         ranks = []

@@ -12,7 +12,6 @@ from opentelemetry.metrics import Observation
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from tests.support.children import PATIENCE
-from tests.tools import need, otelcol, program
 from tests.tools.collector import Collector
 from tests.tools.daemon import Prometheus, get, wait
 
@@ -43,8 +42,6 @@ def export(endpoint: str) -> None:
 @pytest.fixture(scope="module")
 def arrived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """By name in Prometheus, the name in the catalog. Of a histogram, the name of its count."""
-    need(otelcol)
-    need(lambda: program("prometheus"))
     folder = tmp_path_factory.mktemp("names")
     with Collector(folder) as collector, Prometheus(folder, {"catalog": collector.prometheus.split("/")[2]}) as server:
         export(collector.grpc)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.support import children
 from tests.support.blocks import commands
-from tests.tools import ROOT, fake_nvml, need
+from tests.tools import ROOT
 from tests.tools.collector import LOCAL, Collector, Span, Value, spans_of
 from tests.tools.daemon import free_addresses, get, wait
 from tests.tools.load import WAVERING, check_energy, loaded
@@ -62,7 +62,7 @@ class Backends:
 @pytest.fixture(scope="module")
 def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
     folder: Path = tmp_path_factory.mktemp("backends")
-    with need(lambda: Jaeger(folder)) as jaeger, need(lambda: Viewer(folder)) as viewer:
+    with Jaeger(folder) as jaeger, Viewer(folder) as viewer:
         pipeline = {
             "receivers": ["otlp"],
             "processors": ["memory_limiter", "batch"],
@@ -73,7 +73,7 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backends]:
             "service": {"pipelines": {"traces/viewer": pipeline, "metrics/viewer": pipeline}},
         }
         settings = {"JAEGER_ENDPOINT": jaeger.grpc}
-        with need(lambda: Collector(folder, LOCAL, JAEGER, to_viewer, environment=settings)) as collector:
+        with Collector(folder, LOCAL, JAEGER, to_viewer, environment=settings) as collector:
             yield Backends(collector, jaeger, viewer)
 
 
@@ -82,7 +82,6 @@ def on_gpu(
     backends: Backends, folder: Path, service: str, command: str, **variables: str
 ) -> Iterator[subprocess.Popen[str]]:
     """Start a program on a machine with a simulated GPU, which the program uses from its beginning."""
-    need(fake_nvml)
     fake = FakeNvml(folder, loaded(h100(0), WAVERING))
     settings = {"OTEL_SERVICE_NAME": service, "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off", **variables}
     line = ["sh", "-c", f"read begin; exec opentelemetry-instrument {command}"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.children import PATIENCE, PROGRAMS, ROOT, Piped, run, started
-from tests.tools import need, program, windows
+from tests.tools import program, windows
 from tests.tools.nvml import FakeNvml, h100
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Wine is tested on Linux")
@@ -41,8 +41,8 @@ class Windows:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._python = need(windows)
-        self._wine = need(lambda: program("wine"))
+        self._python = windows()
+        self._wine = program("wine")
         home = self._python.parent.parent
         FakeNvml(folder, {call: value for call, value in h100().items() if "Processes" not in call})
         self.state = _path(folder / "nvml-state")

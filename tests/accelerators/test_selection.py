@@ -28,7 +28,7 @@ from tests.sources.radeons import ALL, DENIED, alone, by_amd_smi, radeon_host, r
 from tests.sources.reading import all_of, often
 from tests.sources.tree import Fabricated, Tree
 from tests.support.stage import PATIENT, warnings
-from tests.tools import amdsysfs, fake_nvml, need
+from tests.tools import amdsysfs
 from tests.tools.amdsysfs import KFD, Files, Gpu, number_of
 from tests.tools.nvml import FakeNvml, h100, listed, mig, orin, refused
 from tests.tools.nvml import Gpu as NvmlGpu
@@ -198,7 +198,6 @@ def jetson_by_nvml(tmp_path: Path) -> Machine:
 
 
 def _by_nvml(tmp_path: Path, labels: Mapping[str, str], *gpus: NvmlGpu) -> Machine:
-    need(fake_nvml)
     fake = FakeNvml(tmp_path, *gpus)
     machine = by_source(Nvidia, Drivers, labels, nvml=str(fake.path), nvidia_smi="off")(tmp_path)
 
@@ -776,7 +775,6 @@ def test_environment_change_is_followed(name: str, variable: str, changes: Mappi
 @pytest.fixture
 def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     """NVML with three GPUs. The second one has two MIG instances."""
-    need(fake_nvml)
     fake = FakeNvml(tmp_path, h100(0), mig(h100(1), 1, {0: (7, 0), 2: (9, 0)}), h100(2))
     for name, value in fake.environment.items():
         monkeypatch.setenv(name, value)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 from tests.support.children import ROOT
-from tests.tools import need, program, vmalert_tool
+from tests.tools import program, vmalert_tool
 
 FOLDER = ROOT / "collector-config" / "alerts"
 RULES = [FOLDER / "recording.yml", FOLDER / "alerts.yml"]
@@ -152,8 +152,8 @@ CASES = [
 def tool(request: pytest.FixtureRequest) -> list[str | Path]:
     """The command of a tool that evaluates rules over made-up series."""
     if request.param == "promtool":
-        return [need(lambda: program("promtool")), "test", "rules"]
-    return [need(vmalert_tool), "unittest", "-files"]
+        return [program("promtool"), "test", "rules"]
+    return [vmalert_tool(), "unittest", "-files"]
 
 
 def check(tool: list[str | Path], folder: Path, tests: list[dict[str, object]], interval: str = "30s") -> None:

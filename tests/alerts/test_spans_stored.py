@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import pytest
 from tests.alerts.stored import DASHBOARDS, inlined
 from tests.support.children import AUTO_INSTRUMENTATION, PATIENCE, PEERS, command, started
-from tests.tools import need, otelcol, program, victoria_metrics
 from tests.tools.collector import LOCAL, Collector, Span
 from tests.tools.daemon import wait
 from tests.tools.stores import PrometheusStore, Store, VictoriaMetrics
@@ -32,8 +31,6 @@ class Measured:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     folder = tmp_path_factory.mktemp("spans")
-    for get in (otelcol, victoria_metrics, lambda: program("prometheus")):
-        need(get)
     with ExitStack() as stack:
         prometheus, victoria = PrometheusStore(folder), VictoriaMetrics(folder)
         stores: dict[str, Store] = {"prometheus": prometheus, "victoriametrics": victoria}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.alerts.stored import DASHBOARDS, HEALTHY, MINUTES, SCENARIOS, STEP, Stored, alerts, host, stored
-from tests.tools import need, program, victoria_metrics
+from tests.tools import program, victoria_metrics
 from tests.tools.stores import Rows
 
 # Scenarios in which an alert fires. The other alerts have no scenario, and are tested by promtool only.
@@ -44,9 +44,9 @@ EMPTY = {
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Stored]]:
-    need(victoria_metrics)
-    for name in ("prometheus", "promtool"):
-        need(lambda name=name: program(name))  # type: ignore[misc]
+    victoria_metrics()
+    program("prometheus")
+    program("promtool")
     with stored(tmp_path_factory.mktemp("stored")) as found:
         yield found
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.slow import stragglers
-from tests.tools import need, program
+from tests.tools import program
 
 
 def test_stragglers_of_a_recorded_training(tmp_path: Path) -> None:
     """In the format of the published files: two workers are slow, one varies, and one is slow for a while."""
-    for name in ("prometheus", "promtool"):
-        need(lambda name=name: program(name))  # type: ignore[misc]
+    program("prometheus")
+    program("promtool")
     lengths: dict[str, Callable[[int], int]] = {
         "0": lambda at: 100 + at % 7,
         "1": lambda at: 104 + at % 5,

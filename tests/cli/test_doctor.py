@@ -22,7 +22,7 @@ from tests.support.commands import otel_hardware, simulated
 from tests.support.members import members
 from tests.support.receivers import Answers, grpc_receiver, http_receiver
 from tests.support.sink import Sink
-from tests.tools import fake_nvml, need, nvml
+from tests.tools import nvml
 
 from opentelemetry.instrumentation.hardware.cli import delivery, doctor
 from opentelemetry.instrumentation.hardware.cli.exporters import Destination, connection_failure, destination
@@ -298,7 +298,6 @@ def test_source_that_hangs_while_it_opens_is_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_doctor_reports_gpu_models_and_why_metrics_are_missing(tmp_path: Path) -> None:
-    need(fake_nvml)
     fake = nvml.FakeNvml(tmp_path, nvml.h100(0), nvml.h100(1), nvml.geforce(2))
     env = fake.environment | {"OTEL_METRICS_EXPORTER": "console", "COLUMNS": "80"}
     status, findings = examined(env, "--sources", "nvidia")

@@ -23,7 +23,6 @@ from opentelemetry.sdk.metrics.export import (
 )
 from tests.support.receivers import Answers, grpc_receiver, http_receiver
 from tests.support.stage import Clock
-from tests.tools import need, otelcol
 from tests.tools.collector import LOCAL, Collector
 from tests.tools.tls import Certificate, certificate
 
@@ -392,7 +391,6 @@ def test_cause_is_kept_if_the_last_attempt_has_no_time_left(texts: list[str], re
 
 @pytest.fixture(scope="module")
 def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    need(otelcol)
     with Collector(tmp_path_factory.mktemp("collector")) as each:
         yield each
 
@@ -400,12 +398,11 @@ def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
     """The certificate of the secured Collector."""
-    return need(lambda: certificate(tmp_path_factory.mktemp("certificate")))
+    return certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory, trusted: Certificate) -> Iterator[Collector]:
-    need(otelcol)
     files = {"tls": {"cert_file": str(trusted.file), "key_file": str(trusted.key)}}
     config = {"receivers": {"otlp": {"protocols": {"grpc": files, "http": files}}}}
     with Collector(tmp_path_factory.mktemp("secured"), LOCAL, config) as each:

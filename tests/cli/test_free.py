@@ -14,7 +14,7 @@ import pytest
 from tests.sources.radeons import radeon_host
 from tests.support.children import run
 from tests.support.commands import otel_hardware
-from tests.tools import amdsysfs, fake_nvml, need
+from tests.tools import amdsysfs
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, thor, unified
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
@@ -34,12 +34,6 @@ def using(gpu: Mapping[str, Value], mib: int = 0, percent: int = 0) -> Gpu:
         "UtilizationRates": (percent, 0),
         "MemoryInfo": (81_920 * MIB, 512 * MIB, (81_408 - mib) * MIB, mib * MIB),
     }
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    need(fake_nvml)
-    return tmp_path
 
 
 def free(machine: FakeNvml | None, line: str = "", env: Mapping[str, str] | None = None) -> str:
@@ -225,13 +219,13 @@ CASES = {
 
 @pytest.mark.parametrize(("gpus", "line", "env", "expected"), CASES.values(), ids=CASES)
 def test_free_prints_uuids_or_why_there_are_too_few(
-    folder: Path, gpus: list[Gpu], line: str, env: Mapping[str, str], expected: str
+    tmp_path: Path, gpus: list[Gpu], line: str, env: Mapping[str, str], expected: str
 ) -> None:
-    assert free(FakeNvml(folder, *gpus), line, env) == expected
+    assert free(FakeNvml(tmp_path, *gpus), line, env) == expected
 
 
-def test_unknown_gpu_in_the_setting_is_a_warning(folder: Path) -> None:
-    env = FakeNvml(folder, using(h100(0))).environment | {"OTEL_PYTHON_HARDWARE_DEVICES": "0,7"}
+def test_unknown_gpu_in_the_setting_is_a_warning(tmp_path: Path) -> None:
+    env = FakeNvml(tmp_path, using(h100(0))).environment | {"OTEL_PYTHON_HARDWARE_DEVICES": "0,7"}
     answer = otel_hardware("free", env=env)
     assert (answer.status, answer.out) == (0, f"{FIRST}\n")
     assert "OTEL_PYTHON_HARDWARE_DEVICES: there is no NVIDIA GPU 7" in answer.err
@@ -240,16 +234,16 @@ def test_unknown_gpu_in_the_setting_is_a_warning(folder: Path) -> None:
 # -- how it is used
 
 
-def test_shell_substitution_hands_gpus_to_a_program(folder: Path) -> None:
-    machine = FakeNvml(folder, using(h100(0), 9000), using(h100(1)), using(h100(2)))
+def test_shell_substitution_hands_gpus_to_a_program(tmp_path: Path) -> None:
+    machine = FakeNvml(tmp_path, using(h100(0), 9000), using(h100(1)), using(h100(2)))
     program = "python -c 'import os; print(os.environ[\"CUDA_VISIBLE_DEVICES\"])'"
     line = f"CUDA_VISIBLE_DEVICES=$(otel-hardware free 2) {program}"
     answer = run(["sh", "-c", line], machine.environment)
     assert (answer.returncode, answer.stdout, answer.stderr) == (0, f"{SECOND},{THIRD}\n", "")
 
 
-def test_too_few_gpus_fail_a_shell_substitution(folder: Path) -> None:
-    machine = FakeNvml(folder, using(h100(0), 9000))
+def test_too_few_gpus_fail_a_shell_substitution(tmp_path: Path) -> None:
+    machine = FakeNvml(tmp_path, using(h100(0), 9000))
     line = 'gpus=$(otel-hardware free 2) && CUDA_VISIBLE_DEVICES=$gpus echo started; echo "then $? with <$gpus>"'
     answer = run(["sh", "-c", line], machine.environment)
     assert answer.stdout == "then 1 with <>\n"
@@ -268,9 +262,9 @@ def test_missing_driver_fails_a_shell_substitution() -> None:
 # -- without the library
 
 
-def smi(folder: Path, document: str) -> dict[str, str]:
+def smi(tmp_path: Path, document: str) -> dict[str, str]:
     """An nvidia-smi that prints a document, and no library."""
-    tool = folder / "nvidia-smi"
+    tool = tmp_path / "nvidia-smi"
     tool.write_text(f"#!/bin/sh\nexec cat {DOCUMENTS / document}\n")
     tool.chmod(0o755)
     return {"OTEL_PYTHON_HARDWARE_NVML": "off", "OTEL_PYTHON_HARDWARE_NVIDIA_SMI": str(tool)}
@@ -435,14 +429,14 @@ def test_missing_library_says_to_install_the_driver(tmp_path: Path) -> None:
         (999, "Error (999)"),
     ],
 )
-def test_error_of_nvml_init_is_named(folder: Path, code: int, reason: str) -> None:
-    machine = FakeNvml(folder)
+def test_error_of_nvml_init_is_named(tmp_path: Path, code: int, reason: str) -> None:
+    machine = FakeNvml(tmp_path)
     machine.set_lines({"Init": refused(code)})
     assert reason in free(machine, env={"OTEL_PYTHON_HARDWARE_NVIDIA_SMI": "off"})
 
 
-def test_driver_that_hangs_is_left_after_the_limit(folder: Path) -> None:
-    machine = FakeNvml(folder, {**h100(0), "UtilizationRates": HANG})
+def test_driver_that_hangs_is_left_after_the_limit(tmp_path: Path) -> None:
+    machine = FakeNvml(tmp_path, {**h100(0), "UtilizationRates": HANG})
     code = "from opentelemetry.instrumentation.hardware.cli import free, main; free._TIMEOUT = .1; exit(main(['free']))"
     answer = run([sys.executable, "-c", code], machine.environment)
     assert (answer.returncode, answer.stdout) == (1, "")

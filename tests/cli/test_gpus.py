@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.commands import otel_hardware, simulated
-from tests.tools import fake_nvml, need, nvml
+from tests.tools import nvml
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.cli.table import draw, summary
@@ -27,7 +27,6 @@ def shown(fake: nvml.FakeNvml, columns: int, *arguments: str) -> list[str]:
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_snapshot_table_has_each_metric_of_each_gpu_without_uuid(tmp_path: Path, columns: int) -> None:
-    need(fake_nvml)
     fake = nvml.FakeNvml(tmp_path, nvml.a100(0), nvml.geforce(1))
     lines = shown(fake, columns)
     assert max(map(len, lines)) <= columns

@@ -35,7 +35,6 @@ from tests.support.children import environment
 from tests.support.commands import otel_hardware
 from tests.support.stage import Clock
 from tests.support.stepped import Stepped
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, h100, listed
 from textual.geometry import Region
 
@@ -61,8 +60,6 @@ YELLOW, RED = "#ffd75f", "#ff5f5f"
 
 @pytest.mark.parametrize("gpus", [0, 1, 16])
 def test_screen(gpus: int, tmp_path: Path, rewrite: bool) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         for width, height in SIZES:
             await view.resize((width, height))
@@ -75,8 +72,6 @@ def test_screen(gpus: int, tmp_path: Path, rewrite: bool) -> None:
 
 
 def test_picture_of_the_readme(tmp_path: Path, rewrite: bool) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.equals(PICTURE, lambda: picture(view.strips), rewrite)
 
@@ -93,8 +88,6 @@ def rows(view: View, panel: str) -> list[str]:
 
 
 def test_keys(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.shows("GPU 2", "DEVICE▲")  # ascending
         assert rows(view, "devices")[:3] == ["GPU 0", "GPU 1", "GPU 2"]
@@ -131,8 +124,6 @@ def test_keys(tmp_path: Path) -> None:
 
 
 def test_click_on_a_title_sorts(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.shows("TEMP")
         at = view.text.splitlines()[2].index("TEMP")
@@ -146,8 +137,6 @@ def test_click_on_a_title_sorts(tmp_path: Path) -> None:
 
 
 def test_colours_show_what_is_wrong(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.shows("   0%", "76.5/79.6G", "60.3/79.6G", "84°C", "power cap", "89%")
         assert view.style("   0%") == YELLOW, "GPU 2 is idle, but a process holds its memory"
@@ -314,7 +303,6 @@ def test_devices_of_other_vendors(
 
 
 def test_processes_have_user_and_command(tmp_path: Path) -> None:
-    need(fake_nvml)
     with subprocess.Popen([sys.executable, "-c", "input()  # \x1b[31m"], stdin=subprocess.PIPE) as child:
         gone = child.pid + 1_000_000
         used = listed((child.pid, 40_000 * MIB), (gone, 9 * MIB))
@@ -344,7 +332,6 @@ def test_processes_have_user_and_command(tmp_path: Path) -> None:
 
 
 def test_in_a_container_a_pid_alone_names_no_process(tmp_path: Path) -> None:
-    need(fake_nvml)
     fake = FakeNvml(tmp_path, h100(0) | {"ComputeRunningProcesses": listed((os.getpid(), 40_000 * MIB))})
     with (
         patch.dict(os.environ, environment(fake.environment), clear=True),

@@ -13,7 +13,6 @@ from unittest.mock import patch
 import psutil
 import pytest
 from tests.cli.screens import OTHERS, View, on
-from tests.tools import fake_nvml, need
 
 from opentelemetry.instrumentation.hardware.bottlenecks.judge import Judge, Verdict
 from opentelemetry.instrumentation.hardware.bottlenecks.rules import RULES
@@ -56,8 +55,6 @@ def draw(view: View, width: int) -> Iterator[tuple[str, Drawn]]:
 
 @pytest.mark.parametrize("gpus", [0, 16])
 def test_no_number_is_cut(gpus: int, tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         readout = view.app._board.readout
         assert readout is not None
@@ -79,8 +76,6 @@ def test_no_number_is_cut(gpus: int, tmp_path: Path) -> None:
 
 
 def test_number_of_the_device_is_left_out_last(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         for width in range(8, 221):
             lines = view.app._board.devices(width, 40).lines[1:17]
@@ -92,8 +87,6 @@ def test_number_of_the_device_is_left_out_last(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(40, 12), (63, 20), (100, 30), (108, 24)])
 def test_narrow_screens(size: tuple[int, int], tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.shows("GPU 0")
         assert max(map(len, view.text.splitlines())) <= size[0]
@@ -130,8 +123,6 @@ def test_time_axis() -> None:
 
 
 def test_first_arrow_selects_a_row_of_the_first_table(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.press("down", "down", "enter")
         await view.shows("GPU 1 · H100")
@@ -140,8 +131,6 @@ def test_first_arrow_selects_a_row_of_the_first_table(tmp_path: Path) -> None:
 
 
 def test_page_of_a_device(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.press("tab", "down", "down", "down", "enter")
         await view.shows(
@@ -161,8 +150,6 @@ def test_page_of_a_device(tmp_path: Path) -> None:
 
 
 def test_verdict_is_beside_the_device_and_on_its_page(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         readout = view.app._board.readout
         assert readout is not None
@@ -183,8 +170,6 @@ def test_verdict_is_beside_the_device_and_on_its_page(tmp_path: Path) -> None:
 
 
 def test_page_of_a_process(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         view.panel("processes").focus()
         view.panel("processes").select(("GPU 1", 4100007))
@@ -198,8 +183,6 @@ def test_page_of_a_process(tmp_path: Path) -> None:
 
 
 def test_double_click_opens_a_page(tmp_path: Path) -> None:
-    need(fake_nvml)
-
     async def act(view: View) -> None:
         await view.pilot.double_click(offset=(4, 4))
         await view.shows("GPU 1 · H100")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk import environment_variables
 from tests.support.commands import transcript
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, Gpu, a100, geforce, h100, mig, refused
 
 TRANSCRIPTS = sorted(Path(__file__).parent.glob("*.txt"))
@@ -52,8 +51,6 @@ def brief(gpu: Gpu) -> Gpu:
 def test_transcript(path: Path, tmp_path: Path, rewrite: bool) -> None:
     if path.stem == "run-file" and not hasattr(environment_variables, "OTEL_CONFIG_FILE"):
         pytest.skip("this SDK ignores OTEL_CONFIG_FILE")
-    if path.stem in GPUS:
-        need(fake_nvml)
     env = FakeNvml(tmp_path, *map(brief, GPUS[path.stem])).environment if path.stem in GPUS else {}
     found = transcript(path, env)
     if rewrite:

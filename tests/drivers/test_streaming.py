@@ -20,7 +20,7 @@ import pytest
 from tests.support.children import ROOT, command, descriptors, lives, run
 from tests.support.stage import Clock
 from tests.support.waiting import wait_for
-from tests.tools import need, standalone_python
+from tests.tools import standalone_python
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
@@ -617,7 +617,7 @@ def test_document_is_read_from_memory(
 def test_tool_and_document_with_the_python_of_uv() -> None:
     """It lacks pidfd_open(), memfd_create() and new sessions, because its C library is old."""
     paths = str(ROOT / "src"), str(Path(psutil.__file__).parents[1])
-    done = run([str(need(standalone_python)), *command("drivers/document")[1:]], {"PYTHONPATH": ":".join(paths)})
+    done = run([str(standalone_python()), *command("drivers/document")[1:]], {"PYTHONPATH": ":".join(paths)})
     assert (done.stdout, done.stderr) == ("False [b'a line']\n", "")
 
 

@@ -8,7 +8,6 @@ from typing import get_args
 import pytest
 from tests.fleet import losses
 from tests.fleet.hosts import real_export
-from tests.tools import need, otelcol, program, victoria_metrics
 
 # Retries come sooner than in the files, where they are made for outages of hours.
 SOON = {"initial_interval": "200ms", "max_interval": "1s"}
@@ -16,8 +15,6 @@ SOON = {"initial_interval": "200ms", "max_interval": "1s"}
 
 @pytest.mark.parametrize("kind", get_args(losses.Kind))
 def test_nothing_that_was_accepted_is_lost(kind: losses.Kind, tmp_path: Path) -> None:
-    need(otelcol)
-    need(victoria_metrics if kind == "victoriametrics" else lambda: program("prometheus"))
     outcome = losses.run(
         tmp_path,
         kind,

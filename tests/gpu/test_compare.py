@@ -13,7 +13,7 @@ from tests.gpu.compare import COLUMNS, FIELDS, MOVING, Difference, Numbers, colu
 from tests.gpu.timing import Timed
 from tests.sources.nvidia_gpus import OnHost
 from tests.support.samples import samples
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 from tests.tools.nvml import MIB, FakeNvml, listed, t4
 
 from opentelemetry.instrumentation.hardware import Config
@@ -51,7 +51,7 @@ def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Nvid
     for name, value in fake.environment.items():
         monkeypatch.setenv(name, value)
     drivers = Timed(OnHost())
-    source = Nvidia(SourceContext(Config(nvml=str(need(fake_nvml)), nvidia_smi="off"), drivers, os.getpid()))
+    source = Nvidia(SourceContext(Config(nvml=str(fake_nvml()), nvidia_smi="off"), drivers, os.getpid()))
     source.open()
     try:
         yield source, fake, drivers

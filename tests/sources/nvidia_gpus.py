@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.sources.playing import Collected, Playing, playing
 from tests.sources.tree import Tree
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 from tests.tools.nvml import FakeNvml, Gpu, Value, still
 
 from opentelemetry.instrumentation.hardware.drivers import Drivers, shared_library
@@ -179,7 +179,7 @@ def simulated_gpus(
 
     No child tries the library first, which would take most of the time; tests of whole programs do that.
     """
-    library = need(fake_nvml)
+    library = fake_nvml()
     fake = FakeNvml(folder, *(still(gpu, START) for gpu in gpus))
     fake.is_atomic = False
     fake.set_lines({"Clock": START, **(lines or {})})

@@ -48,7 +48,7 @@ from tests.sources.sensors import SENSORS
 from tests.sources.simulated import SIMULATIONS, captures
 from tests.sources.tpus import TPUS
 from tests.support.stage import Clock
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 
 from opentelemetry.instrumentation.hardware.accelerators.source import AcceleratorSource
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, ERROR_TYPES
@@ -186,7 +186,7 @@ def test_simulated_captures_are_up_to_date() -> None:
     def calls(text: str) -> list[str]:
         return [line for line in text.splitlines()[1:] if not line.startswith('["files"')]
 
-    need(fake_nvml)
+    fake_nvml()
     for name, text in captures(*SIMULATIONS).items():
         assert calls(text) == calls(_text(f"nvidia/{name}")), "run pytest tests/sources/test_captures.py --rewrite"
 

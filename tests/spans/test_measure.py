@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.children import command, run
 from tests.support.virtual import Program
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 from tests.tools.load import check_energy
 
 from opentelemetry.instrumentation.hardware import Measurement, measure
@@ -27,7 +27,7 @@ def printed(*line: object) -> dict[str, Any]:
 
 
 def test_block_has_energy_gpu_time_and_cpu_time_of_its_time(tmp_path: Path) -> None:
-    need(fake_nvml)
+    fake_nvml()
     found = printed(tmp_path)
     for name in ("first", "outer", "inner", "thread 0", "thread 1", "failed", "child"):
         block = found[name]
@@ -64,7 +64,7 @@ def test_block_without_a_gpu_has_cpu_time() -> None:
 
 
 def test_nothing_is_read_between_blocks(tmp_path: Path) -> None:
-    need(fake_nvml)
+    fake_nvml()
     assert printed(tmp_path)["calls between blocks"] == 0
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.children import AUTO_INSTRUMENTATION, command, in_pid_namespace, inherited, run
 from tests.support.virtual import Program
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 from tests.tools.load import check_energy
 
 from opentelemetry.instrumentation.hardware import agent
@@ -33,7 +33,7 @@ def printed(*line: object, **env: str) -> list[Any]:
 @pytest.mark.parametrize("pause", [0.0, 3.0])
 @pytest.mark.parametrize("way", ["auto", "code", "instrument", "late", "agent"])
 def test_first_span_has_the_energy_of_the_gpu(way: str, pause: float, tmp_path: Path) -> None:
-    need(fake_nvml)
+    fake_nvml()
     duration = 6.0 if pause == 0.0 else 1.5  # the driver is opened meanwhile, on a busy machine in seconds
     (found,) = printed("spans/first_span", way, pause, duration, tmp_path)
     check_energy(found, found["begin"], found["end"])

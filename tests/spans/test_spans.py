@@ -29,7 +29,6 @@ from opentelemetry.trace import NonRecordingSpan
 from tests.support.children import PATIENCE, command, run
 from tests.support.recorded import Recorded, Rowed
 from tests.support.waiting import wait_for
-from tests.tools import fake_nvml, need
 from tests.tools.load import WAVERING, Constant, Load, check_energy, loaded
 from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed
 
@@ -103,7 +102,6 @@ def gpu(load: Load = WAVERING, **changes: Any) -> Gpu:
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Callable[..., FakeNvml]]:
     """Make a machine with simulated GPUs, which the instrumented program reads with its threads."""
-    need(fake_nvml)
     ours = HardwareInstrumentor()
     with patch.object(sources, "SLOW", 0.1), pytest.MonkeyPatch.context() as patches:
 

@@ -1,7 +1,7 @@
 """The programs that tests run against: real ones, built or from Debian, and simulated drivers.
 
-Each has a function that returns its path or raises `Missing` with the reason. A test wraps the call in `need`, which
-skips the test, or fails it where the environment variable CI is set. `python -m tests.tools` builds everything.
+Each has a function that returns its path or raises `Missing` with the reason. That skips the test, or fails it where
+the environment variable CI is set. `python -m tests.tools` builds everything.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
-
-T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
@@ -49,18 +46,6 @@ PACKAGES = {
 
 class Missing(Exception):  # noqa: N818 - a state of the machine, not an error
     """A program is not available on this machine. The message has the reason and what to do."""
-
-
-def need(get: Callable[[], T]) -> T:
-    """Return the result of `get`. If it raises `Missing`, the test is skipped, or fails if CI is set."""
-    import pytest
-
-    try:
-        return get()
-    except Missing as missing:
-        if os.environ.get("CI"):
-            raise pytest.fail.Exception(str(missing), pytrace=False) from None
-        raise pytest.skip.Exception(str(missing)) from None
 
 
 def nvitop() -> None:

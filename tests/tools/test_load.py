@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tools import fake_nvml, need
 from tests.tools.load import Constant, Follow, Load, Random, loaded
 from tests.tools.nvml import FakeNvml, h100
 from tests.tools.reader import reading
@@ -36,7 +35,6 @@ def followed(folder: Path) -> Follow:
 
 
 def machine(folder: Path, *loads: Load) -> FakeNvml:
-    need(fake_nvml)
     return FakeNvml(folder, *(loaded(h100(index), load) for index, load in enumerate(loads)))
 
 

@@ -13,7 +13,6 @@ import pynvml
 import pytest
 from tests.support.children import PATIENCE, run
 from tests.support.waiting import wait_for
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import (
     ALL_LINKS,
     ASSUMED,
@@ -55,7 +54,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def begin(*gpus: Gpu, without: tuple[str, ...] = ()) -> tuple[FakeNvml, Reader]:
-            need(lambda: fake_nvml(without))
             fake = FakeNvml(tmp_path, *gpus, without=without)
             fake.set_lines({"Clock": CLOCK})
             return fake, stack.enter_context(reading(fake))
@@ -286,7 +284,6 @@ def test_init_refusal_codes_and_calls_after_shutdown(start: Start) -> None:
 
 
 def test_missing_state_file_is_driver_not_loaded(tmp_path: Path) -> None:
-    need(fake_nvml)
     fake = FakeNvml(tmp_path)
     start = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())"
     # By its name this time, as programs look for it that know nothing of this simulation.

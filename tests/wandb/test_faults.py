@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from tests.support.children import end_of, started
 from tests.support.waiting import wait_for
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import HANG, FakeNvml, h100, moving, refused
 
 LONG = 60.0  # seconds until a row counts as missing
@@ -30,7 +29,6 @@ def series(driver: FakeNvml) -> Iterator[Callable[[], dict[str, float]]]:
 
 
 def test_gpu_keys_follow_the_driver_through_windows_losses_and_hangs(tmp_path: Path) -> None:
-    need(fake_nvml)
     driver = FakeNvml(tmp_path, {**h100(), "UtilizationRates": HANG})
     with series(driver) as following:
         assert following() == following() == {}, "it hangs from the first call on"

@@ -11,7 +11,6 @@ import psutil
 import pytest
 from tests.support.children import run
 from tests.support.wandb import keys, watched
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import MIB, FakeNvml, Gpu, h100, listed, moving, refused
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -211,7 +210,6 @@ def test_command_prints_the_keys_of_a_gpu_that_the_process_uses(
     tmp_path: Path,
 ) -> None:
     """Also the metrics that no capture has, which only these keys need."""
-    need(fake_nvml)
     more: Gpu = {"MemoryErrorCounter.0.0.2": 6, "MemoryErrorCounter.1.0.2": 3, "GpmCounter.7": moving(0, 33)}
     driver = FakeNvml(tmp_path, {**h100(), **more, "ComputeRunningProcesses": listed((os.getpid(), 5 * MIB))})
     row = printed_with(driver)
@@ -238,7 +236,6 @@ def printed_with(driver: FakeNvml, *arguments: str, err: str = "") -> dict[str, 
 
 @pytest.mark.whole
 def test_unusable_driver_is_one_message(tmp_path: Path) -> None:
-    need(fake_nvml)
     driver = FakeNvml(tmp_path, h100(0))
     driver.set_lines({"Init": refused(18)})
     message = (

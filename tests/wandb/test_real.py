@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.children import PROGRAMS, run, started
 from tests.support.web import Web, page
-from tests.tools import fake_nvml, need, wandb
+from tests.tools import wandb
 from tests.tools.nvml import MIB, FakeNvml, geforce, h100, listed
 
 # Keys of which the two read different moments, and the largest difference in their unit.
@@ -55,7 +55,7 @@ def side_by_side(
         driver: Lists the process as one that uses GPU 1.
         settings: Those of W&B.
     """
-    python = need(wandb)
+    python = wandb()
     theirs = {"HOME": str(folder), "WANDB_ERROR_REPORTING": "false", **(driver.environment if driver else {})}
     line = [str(python), str(PROGRAMS / "tools" / "wandb_run.py"), str(folder), key, json.dumps(settings)]
     with started(line, theirs) as child:
@@ -74,7 +74,6 @@ def side_by_side(
 
 
 def test_wandb_has_the_same_keys_and_values(tmp_path: Path) -> None:
-    need(fake_nvml)
     driver = FakeNvml(tmp_path, h100(0), geforce(1))
     theirs, ours = side_by_side(
         tmp_path, "gpu.0.smActive", env=driver.environment, driver=driver, x_stats_disk_paths=["/"]

@@ -14,7 +14,7 @@ from tests.sources.reading import all_of, series_of, value
 from tests.sources.reading import opened as opened_source
 from tests.sources.tree import Fabricated, Tree
 from tests.support.children import run
-from tests.tools import glances, need
+from tests.tools import glances
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.accelerators.fdinfo import parse
@@ -235,7 +235,7 @@ print(json.dumps([[parse_fdinfo(text) for text in json.loads(sys.argv[1])], Inte
 
 @pytest.mark.whole
 def test_glances_reads_the_same_numbers(tmp_path: Any) -> None:
-    need(glances)
+    glances()
     engines = {"engine_fragment": "5000000 ns", "engine_vertex-tiler": "3000000 ns"}
     texts = [
         fdinfo("panthor", 1, engine_panthor="7000 ns", resident_memory="3 MiB", total_memory="9 MiB"),

@@ -15,7 +15,7 @@ from tests.sources import sensors
 from tests.sources.reading import all_of, often, opened, series_of
 from tests.sources.tree import Fabricated, Tree
 from tests.support import children
-from tests.tools import need, program
+from tests.tools import program
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.model import Unavailable
@@ -47,7 +47,7 @@ ZONES = {"grace": {41.5}, "jetson": {48.281, 46.0}}
 
 @pytest.mark.parametrize("machine", ["intel", "epyc", "grace", "raspberry", "jetson"])
 def test_every_sensor_is_reported_as_lm_sensors_reads_it(machine: str) -> None:
-    need(lambda: program("sensors"))
+    program("sensors")
 
     def run(*command: str) -> str:
         outcome = children.run(children.command("machines/sensors_machine", machine, *command))

@@ -12,7 +12,7 @@ from tests.sources.machines import STRANGER
 from tests.sources.reading import all_of, opened, series_of, value
 from tests.sources.tree import Tree
 from tests.support.children import run
-from tests.tools import glances, need
+from tests.tools import glances
 
 from opentelemetry.instrumentation.hardware import catalog as c
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -133,7 +133,7 @@ print(json.dumps(IntelGPU(sys.argv[1]).get_device_stats()))
 @pytest.mark.whole
 def test_glances_reads_the_same_frequency(tmp_path: Path) -> None:
     """glances shows the frequency as a share of the highest one that was set."""
-    need(glances)
+    glances()
     drivers = old_kernel(0)
     for path, text in drivers.tree.files.items():
         if path.startswith(DRM):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from tests.slow.benchmarks import fresh, gpu
 from tests.slow.benchmarks.gpu import EVERYTHING, GPUS, SAMPLE
-from tests.tools import fake_nvml, need
+from tests.tools import fake_nvml
 
 _SAMPLED = (
     *("UtilizationRates", "Samples.1", "MemoryInfo_v2", "Temperature.0", "PowerUsage", "ClockInfo.1", "ClockInfo.2"),
@@ -35,7 +35,7 @@ Calls = dict[str, tuple[list[dict[str, int]], dict[str, int]]]
 @pytest.fixture(scope="module")
 def calls() -> Calls:
     """The same, counted by one fresh interpreter."""
-    need(fake_nvml)
+    fake_nvml()
     answer: Calls = fresh.call("tests.sources.nvidia.test_cost:counted")
     return answer
 

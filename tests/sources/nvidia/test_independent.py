@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.sources.nvidia_gpus import Exported, SimulatedGpus, simulated_gpus
 from tests.support.children import PATIENCE, Piped, command, started
-from tests.tools import need, nvitop
+from tests.tools import nvitop
 from tests.tools.nvml import MIB, Gpu, Value, a100, geforce, h100, listed, mig, t4, unified, vgpu, wsl
 
 ME = os.getpid()
@@ -67,7 +67,7 @@ class Nvitop:
 @contextmanager
 def both(folder: Path, *gpus: Gpu, lines: Mapping[str, Value] | None = None) -> Iterator[tuple[SimulatedGpus, Nvitop]]:
     """A machine with these GPUs, read by us and by nvitop."""
-    need(nvitop)
+    nvitop()
     with (
         simulated_gpus(folder, *gpus, lines=lines) as machine,
         started(command("machines/nvitop_gpus"), machine.fake.environment) as child,

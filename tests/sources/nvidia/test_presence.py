@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support import children
-from tests.tools import fake_nvml, need
 from tests.tools.nvml import FakeNvml, geforce, h100, orin
 
 SETTING = "OTEL_PYTHON_HARDWARE_NVML"
@@ -68,7 +67,6 @@ def report(folder: Path, fake: FakeNvml, where: Environment, **env: str) -> dict
 
 @pytest.mark.parametrize("name", USABLE)
 def test_gpu_is_exported_wherever_nvml_works(tmp_path: Path, name: str) -> None:
-    need(fake_nvml)
     gpu = orin() if name == "Jetson" else geforce() if "WSL" in name else h100()
     found = report(tmp_path, FakeNvml(tmp_path, gpu), USABLE[name])
     assert found["problem"] is None
@@ -81,7 +79,6 @@ LEFT_OVER = ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm"]
 
 
 def test_library_is_not_loaded_without_a_sign_of_the_driver_and_the_message_names_the_setting(tmp_path: Path) -> None:
-    need(fake_nvml)
     fake = FakeNvml(tmp_path, h100())
     found = report(tmp_path, fake, Environment(LEFT_OVER))
     assert (found["imported"], found["mapped"], fake.calls()) == (False, False, {})
@@ -90,7 +87,6 @@ def test_library_is_not_loaded_without_a_sign_of_the_driver_and_the_message_name
 
 
 def test_library_in_the_setting_is_used_without_a_sign(tmp_path: Path) -> None:
-    need(fake_nvml)
     fake = FakeNvml(tmp_path, h100())
     found = report(tmp_path, fake, Environment([], in_path=False), **{SETTING: str(fake.path)})
     assert found["problem"] is None

@@ -17,7 +17,7 @@ from tests.sources.nvidia_gpus import OUTERMOST
 from tests.support import children
 from tests.support.journal import Export, exports, parsed
 from tests.support.waiting import wait_for
-from tests.tools import Missing, fake_nvml, need, nvitop
+from tests.tools import Missing, nvitop
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, geforce, h100, listed, mig, moving, refused
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -30,7 +30,6 @@ ON_HOST = os.readlink("/proc/self/ns/pid") == OUTERMOST
 
 
 def machine(folder: Path, *gpus: Gpu, without: tuple[str, ...] = ()) -> FakeNvml:
-    need(lambda: fake_nvml(without))
     return FakeNvml(folder, *gpus, without=without)
 
 
@@ -75,7 +74,7 @@ import nvitop
 
 
 def test_error_code_newer_than_the_binding_leaves_the_binding_unchanged(tmp_path: Path) -> None:
-    need(nvitop)
+    nvitop()
     fake = machine(tmp_path, h100() | {"PowerUsage": refused(70), "ComputeRunningProcesses": refused(71)})
     answer = children.run([sys.executable, "-c", NEWER], fake.environment)
     assert answer.stdout.splitlines() == ["Unknown Error (70)", "Unknown Error (71)"]
@@ -487,18 +486,14 @@ def contained(
 @pytest.fixture
 def namespaces(tmp_path: Path) -> None:
     """Skips the test where pid namespaces cannot be made."""
-
-    def made() -> None:
-        probe = subprocess.run(
-            ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "dev", str(tmp_path)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if probe.returncode:
-            raise Missing(f"process namespaces cannot be made here: {probe.stderr.strip()}")
-
-    need(made)
+    probe = subprocess.run(
+        ["unshare", "--mount", "--pid", "--fork", "--mount-proc", "mount", "-t", "tmpfs", "dev", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if probe.returncode:
+        raise Missing(f"process namespaces cannot be made here: {probe.stderr.strip()}")
 
 
 def case(name: str, flags: Sequence[str], holder: str, lists: Lists, memory: Sequence[int], is_explained: bool) -> Any:

@@ -24,7 +24,6 @@ from tests.sources.reading import known
 from tests.support.journal import flatten
 from tests.support.samples import samples
 from tests.support.web import Web, page
-from tests.tools import need, otelcol, program
 from tests.tools.collector import LOCAL, Collector, Point
 from tests.tools.daemon import NodeExporter, Prometheus, get, wait
 
@@ -116,7 +115,6 @@ def agree(url: str, scrape: Any = get, changing: float = 0.2) -> dict[Series, fl
 
 
 def test_node_exporter_page_agrees_with_regular_expressions(tmp_path: Path) -> None:
-    need(lambda: program("prometheus-node-exporter"))
     with NodeExporter(tmp_path) as exporter:
         values = agree(exporter.url)
     assert len(values) > 100
@@ -124,7 +122,6 @@ def test_node_exporter_page_agrees_with_regular_expressions(tmp_path: Path) -> N
 
 
 def test_prometheus_own_page_agrees_with_regular_expressions(tmp_path: Path) -> None:
-    need(lambda: program("prometheus"))
     with Prometheus(tmp_path, {}) as prometheus:
         values = agree(f"{prometheus.url}/metrics")
     assert len(values) > 100
@@ -132,7 +129,6 @@ def test_prometheus_own_page_agrees_with_regular_expressions(tmp_path: Path) -> 
 
 
 def test_collector_prometheus_exporter_page_agrees_with_regular_expressions(tmp_path: Path) -> None:
-    need(otelcol)
     with Collector(tmp_path) as collector:
         exporter = OTLPMetricExporter(f"{collector.http}/v1/metrics")
         provider = MeterProvider([PeriodicExportingMetricReader(exporter, 60_000)], shutdown_on_exit=False)
@@ -268,7 +264,6 @@ done_total 3
 
 def test_collector_prometheus_receiver_agrees_with_the_source(tmp_path: Path) -> None:
     """All but histograms: the Collector has their buckets, the source count and sum."""
-    need(otelcol)
     texts = {"dcgm": (pages.dcgm(0), pages.PROMETHEUS), "vllm": (pages.VLLM, pages.PROMETHEUS)}
     texts["all"] = (pages.ALL, pages.OPENMETRICS)
     texts["client"] = (generate_latest(registry()).decode(), pages.PROMETHEUS)

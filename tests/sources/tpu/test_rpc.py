@@ -17,7 +17,6 @@ import pytest
 from tests.support.children import descriptors
 from tests.support.sink import Sink
 from tests.support.waiting import wait_for
-from tests.tools import need, otelcol
 from tests.tools.collector import Collector
 from tests.tools.daemon import free_addresses
 from tests.tools.tpu import Code, FakeTpu, busy, deadline, doubles, pb, serving
@@ -66,7 +65,6 @@ def tool(services: Services) -> int:
 
 
 def test_go_grpc_server_answers_that_it_has_no_such_service(services: Services, tmp_path: Path) -> None:
-    need(otelcol)
     with Collector(tmp_path) as collector:
         for _ in range(2):
             with pytest.raises(DriverError) as refused:
