@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.support.children import END, PATIENCE, Piped, command, end_of, in_pid_namespace, lives, run, started
+from tests.support.children import END, PATIENCE, Piped, command, end_of, in_pid_namespace, lives, run, started, succeed
 from tests.support.sink import Sink
 from tests.support.stage import warnings
 from tests.support.waiting import wait_for
@@ -253,8 +253,7 @@ endpoint = {{'url': 'http://127.0.0.1:1', 'headers': {{'X': 'secret'}}}}
 instrumentor.instrument(mode='agent', meter_provider=provider, openmetrics={{'a': endpoint}})
 traces.until(lambda: 'otel-hardware-process' in traces.threads(), 'source')
 """
-    answer = run([sys.executable, "-c", program], sink.environment())
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([sys.executable, "-c", program], sink.environment())
     assert (
         "openmetrics cannot be passed to an agent in this form; use OTEL_PYTHON_HARDWARE_OPENMETRICS" in answer.stderr
     )

@@ -50,8 +50,7 @@ def test_shell_block_runs(block: Block, tmp_path: Path) -> None:
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_python_block_runs(block: Block, tmp_path: Path) -> None:
     (tmp_path / "block.py").write_text(block.text)
-    done = children.run(["python", "block.py"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = children.succeed(["python", "block.py"], cwd=tmp_path)
     assert "Traceback" not in done.stderr
 
 

@@ -16,8 +16,7 @@ SWITCH = "OTEL_PYTHON_DISABLED_INSTRUMENTATIONS=system_metrics"
 
 @pytest.mark.parametrize("first", ["ours", "theirs"])
 def test_system_metrics_beside_hardware_reports_both_and_warns_once(tmp_path: Path, first: str) -> None:
-    outcome = children.run(children.command("applications/peer", tmp_path / "journal", first))
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = children.succeed(children.command("applications/peer", tmp_path / "journal", first))
     report = [line for line in outcome.stderr.splitlines() if "system_metrics" in line or "system-metrics" in line]
     assert len(report) == 1, outcome.stderr
     assert SWITCH in report[0]
@@ -75,8 +74,7 @@ time.sleep(0.5)
     ],
 )
 def test_warns_only_of_metrics_that_are_exported_twice(names: str, readers: str, warnings: int) -> None:
-    outcome = children.run([sys.executable, "-c", _CONFIGURED, names, readers])
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = children.succeed([sys.executable, "-c", _CONFIGURED, names, readers])
     assert outcome.stderr.count(SWITCH) == warnings, outcome.stderr
 
 
@@ -105,5 +103,4 @@ assert newrelic.agent.application().active
 def test_new_relic_is_not_registered_before_the_program_does() -> None:
     """In a server that loads its application and forks then, New Relic would report nothing of the workers."""
     settings = {"NEW_RELIC_DEVELOPER_MODE": "true", "NEW_RELIC_LICENSE_KEY": "0" * 40, "NEW_RELIC_LOG": "stderr"}
-    outcome = children.run(["newrelic-admin", "run-program", sys.executable, "-c", _NEW_RELIC], settings)
-    assert outcome.returncode == 0, outcome.stderr
+    children.succeed(["newrelic-admin", "run-program", sys.executable, "-c", _NEW_RELIC], settings)

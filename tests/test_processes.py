@@ -84,8 +84,7 @@ def test_forked_child_exports_nothing_of_ours_until_it_instruments_itself(journa
 
 
 def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(journal: Path) -> None:
-    outcome = children.run(children.command("processes/fork_collects_first", journal), QUIET)
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = children.succeed(children.command("processes/fork_collects_first", journal), QUIET)
     found = exports(journal)
     (child,) = of(int(outcome.stdout), found)
     assert child.values("application.steps"), "the child did not collect"
@@ -94,8 +93,7 @@ def test_child_that_collects_before_our_fork_hook_exports_nothing_of_its_parent(
 
 
 def test_forks_during_readings_and_collections_do_not_hang() -> None:
-    outcome = children.run(children.command("processes/fork_storm", 100, 20))
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = children.succeed(children.command("processes/fork_storm", 100, 20))
     report = json.loads(outcome.stdout)
     assert report["outcomes"] == [0] * 100, outcome.stderr
     assert report["collections"] > 0
@@ -220,8 +218,7 @@ def test_child_of_a_parent_that_exports_nothing_reports_the_host(sink: Sink, var
     if "OTEL_SDK_DISABLED" in variable:
         script = script.replace("| {}", "| {'OTEL_SDK_DISABLED': ''}")
     parent = [sys.executable, "-c", script]
-    outcome = children.run(parent, sink.environment(3600) | children.AUTO_INSTRUMENTATION | variable)
-    assert outcome.returncode == 0, outcome.stderr
+    children.succeed(parent, sink.environment(3600) | children.AUTO_INSTRUMENTATION | variable)
     assert [{"system.cpu.time", "process.cpu.time"} <= export.names() for export in sink.exports] == [True]
 
 
@@ -242,8 +239,7 @@ def test_job_key_with_a_reused_pid_is_ignored(journal: Path) -> None:
 
 
 def test_exec_keeps_the_reporter(journal: Path) -> None:
-    outcome = children.run(children.command("processes/job", journal, "again"))
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = children.succeed(children.command("processes/job", journal, "again"))
     (before, key), (after, again) = (line.split() for line in outcome.stdout.splitlines())
     assert (before, key) == (after, again)
     *_, first, final = exports(journal)

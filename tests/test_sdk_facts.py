@@ -441,8 +441,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 def test_forked_child_exports(tmp_path: Path) -> None:
     """That the child exports nothing of ours is tested in test_processes.py."""
-    outcome = children.run([sys.executable, "-c", FORK, str(tmp_path / "journal")])
-    assert outcome.returncode == 0, outcome.stderr
+    children.succeed([sys.executable, "-c", FORK, str(tmp_path / "journal")])
     assert [point.value for point in exports(tmp_path / "journal")[2].points] == [1]
 
 

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.sources.radeons import radeon_host
-from tests.support.children import run
+from tests.support.children import run, succeed
 from tests.support.commands import otel_hardware
 from tests.tools import amdsysfs
 from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, thor, unified
@@ -403,8 +403,7 @@ def test_missing_driver_of_amd_is_named() -> None:
     ],
 )
 def test_simulated_gpus_are_printed_and_announced(line: str, vendor: str, word: str, count: int) -> None:
-    answer = run(["otel-hardware", "free", *line.split()], {"OTEL_PYTHON_HARDWARE_SIMULATE": "T4:hot"})
-    assert answer.returncode == 0
+    answer = succeed(["otel-hardware", "free", *line.split()], {"OTEL_PYTHON_HARDWARE_SIMULATE": "T4:hot"})
     assert re.fullmatch(",".join([word] * count) + "\n", answer.stdout)
     assert re.fullmatch(
         rf"otel-hardware: --simulate: the {vendor} GPUs are simulated: .*, scenario idle\n", answer.stderr

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.children import run
+from tests.support.children import succeed
 from tests.tools.nvml import FakeNvml, h100
 
 _FUNCTION = "from opentelemetry.instrumentation.hardware import snapshot; snapshot(0.1, sources=['nvidia'])"
@@ -45,7 +45,6 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_nvml_is_initialised_once(way: str, tmp_path: Path) -> None:
     machine = FakeNvml(tmp_path, h100(0))
-    answer = run(WAYS[way], machine.environment)
-    assert answer.returncode == 0, answer.stderr
+    succeed(WAYS[way], machine.environment)
     calls = machine.calls()
     assert (calls["Init"], calls["Shutdown"]) == (1, 1)

@@ -7,15 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.children import run
+from tests.support.children import run, succeed
 
 CONSOLE = [sys.executable, "-m", "opentelemetry.instrumentation.hardware"]
 B200 = str(Path(__file__).parents[1] / "sources" / "nvidia" / "b200.jsonl")
 
 
 def test_snapshot_has_the_values_of_the_recording() -> None:
-    answer = run([*CONSOLE, "snapshot", "--replay", B200, "--format", "json"])
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([*CONSOLE, "snapshot", "--replay", B200, "--format", "json"])
     assert "is replayed: source nvidia, a simulated driver: a B200" in answer.stderr
     values = {each["name"]: each["value"] for each in json.loads(answer.stdout)["metrics"]}
     assert values["hw.power"] == 812.3
@@ -23,9 +22,7 @@ def test_snapshot_has_the_values_of_the_recording() -> None:
 
 
 def test_snapshot_has_the_keys_of_wandb_of_the_recording() -> None:
-    answer = run([*CONSOLE, "snapshot", "--replay", B200, "--format", "wandb"])
-    assert answer.returncode == 0, answer.stderr
-    row = json.loads(answer.stdout)
+    row = json.loads(succeed([*CONSOLE, "snapshot", "--replay", B200, "--format", "wandb"]).stdout)
     assert row["gpu.0.powerWatts"] == 812.3
     assert {name.partition(".")[0] for name in row} == {"_timestamp", "_runtime", "gpu"}, (
         "others would be this machine's"
@@ -33,8 +30,7 @@ def test_snapshot_has_the_keys_of_wandb_of_the_recording() -> None:
 
 
 def test_doctor_is_about_the_recorded_source_only() -> None:
-    answer = run([*CONSOLE, "doctor", "--replay", B200])
-    assert answer.returncode == 0, answer.stdout
+    answer = succeed([*CONSOLE, "doctor", "--replay", B200])
     assert "NVIDIA B200; driver 570.86.15" in answer.stdout
     assert "settings" not in answer.stdout
     assert "export" not in answer.stdout
@@ -49,8 +45,7 @@ def test_why_ends_with_the_recording() -> None:
 def test_record_of_a_simulated_machine_replays(tmp_path: Path) -> None:
     path = str(tmp_path / "gpu.jsonl")
     flags = ["--simulate", "2xH100", "--ticks", "3", "--interval", "0.2", "--output", path]
-    answer = run([*CONSOLE, "record", "nvidia", *flags])
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([*CONSOLE, "record", "nvidia", *flags])
     assert "replaced: UUIDs 2, serial numbers 1" in answer.stderr
     assert json.loads(Path(path).read_text().splitlines()[0])["nature"] == "simulated"
     answer = run([*CONSOLE, "snapshot", "--replay", path])

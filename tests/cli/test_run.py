@@ -32,7 +32,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.version import __version__
 from opentelemetry.semconv._incubating.attributes.host_attributes import HostArchValues
-from tests.support.children import PATIENCE, command, environment, in_pid_namespace, run, scene, started
+from tests.support.children import PATIENCE, command, environment, in_pid_namespace, run, scene, started, succeed
 from tests.support.commands import otel_hardware, simulated
 from tests.support.members import members
 from tests.support.sink import Sink
@@ -122,8 +122,7 @@ def test_agent_under_nohup_outlives_a_hangup_and_ends_at_sigterm(sink: Sink) -> 
 
 
 def test_exported_resource_has_host_and_service_name() -> None:
-    answer = run([*AGENT, "--duration", "0.1"], {"OTEL_METRICS_EXPORTER": "console"})
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([*AGENT, "--duration", "0.1"], {"OTEL_METRICS_EXPORTER": "console"})
     found = json.loads(answer.stdout)["resource_metrics"][0]["resource"]["attributes"]
     assert found["host.name"] == socket.gethostname()
     assert found["service.name"] == "otel-hardware"
@@ -227,8 +226,7 @@ def test_empty_variable_of_otlp_counts_as_unset(no_collector: list[str], variabl
 def test_collector_that_comes_late_and_returns_gets_exports(no_collector: list[str], protocol: str) -> None:
     if not no_collector:
         pytest.skip("needs a network namespace of its own")
-    answer = run([*no_collector, *command("applications/late_collector", protocol)])
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([*no_collector, *command("applications/late_collector", protocol)])
     status, _, messages = answer.stdout.partition("\n")
     assert status == "0 ''"
     assert "otel-hardware: connected: metrics arrive at http://localhost:431" in messages
@@ -308,8 +306,7 @@ def test_agent_of_a_process_exits_with_1_if_nothing_arrives(refusing: str) -> No
 
 def test_prometheus_has_no_export_interval() -> None:
     env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": "0"}
-    answer = run([*AGENT, "--duration", "0.1", "--sources", "process"], env)
-    assert answer.returncode == 0
+    answer = succeed([*AGENT, "--duration", "0.1", "--sources", "process"], env)
     assert "to prometheus at each scrape; Ctrl-C stops" in answer.stderr
 
 
@@ -319,8 +316,7 @@ def test_process_that_proc_hides_cannot_be_attached_to() -> None:
 
 def test_headers_without_name_are_named_without_their_value(sink: Sink) -> None:
     env = sink.environment() | {"OTEL_EXPORTER_OTLP_HEADERS": "secret-token"}
-    answer = run([*AGENT, "--duration", "0.1", "--sources", "process"], env)
-    assert answer.returncode == 0
+    answer = succeed([*AGENT, "--duration", "0.1", "--sources", "process"], env)
     first, *_ = answer.stderr.splitlines()
     assert first == "otel-hardware: OTEL_EXPORTER_OTLP_HEADERS: a header is not of the form name=value and is ignored"
     assert "secret-token" not in answer.stderr
@@ -433,8 +429,7 @@ for case in json.loads(sys.argv[1]):
     assert main(["run", "--duration", "5", "--sources", "process"]) == 2
 """
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
-    answer = run([sys.executable, "-c", code, json.dumps(cases)], env)
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([sys.executable, "-c", code, json.dumps(cases)], env)
     messages = [line for line in answer.stderr.splitlines() if "cannot connect to" not in line]
     assert len(messages) == len(cases)
     for line, case in zip(messages, cases):
@@ -622,8 +617,7 @@ def test_program_is_not_started_with_a_wrong_setting(tmp_path: Path, flags: list
 
 
 def test_duration_of_zero_is_a_duration() -> None:
-    answer = run([*CONSOLE, "--duration", "0"], QUIET)
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([*CONSOLE, "--duration", "0"], QUIET)
     answer = run([*AGENT, "--attach", "1", "--duration", "0"], QUIET)
     assert (answer.returncode, answer.stderr) == (2, "otel-hardware: --attach cannot be used with --duration\n")
 
@@ -720,8 +714,7 @@ def test_exit_status_after_a_hangup_is_that_of_the_program(refusing: str) -> Non
 
 
 def test_without_collector_the_program_is_followed_by_the_reason_and_no_table(no_collector: list[str]) -> None:
-    answer = run([*no_collector, *python("print('its own output')")], FAST)
-    assert answer.returncode == 0
+    answer = succeed([*no_collector, *python("print('its own output')")], FAST)
     assert answer.stdout == "its own output\n", "standard output belongs to the program"
     first, *others = answer.stderr.splitlines()
     assert NO_COLLECTOR.fullmatch(first)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.children import command, run
+from tests.support.children import command, succeed
 from tests.support.waiting import wait_for
 from tests.tools import Missing
 
@@ -63,10 +63,7 @@ def loading(
     path: Path, *functions: str, seconds: float = 30, env: dict[str, str] | None = None, prefix: Sequence[str] = ()
 ) -> Any:
     """What a program reports that loads the library in a thread."""
-    answer = run([*prefix, *command("tools/loading", seconds, path, *functions)], env)
-    if answer.returncode == 77:
-        pytest.skip(f"a FUSE mount is not allowed here: {answer.stdout.strip()}")
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([*prefix, *command("tools/loading", seconds, path, *functions)], env)
     return json.loads(answer.stdout)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.sources.nvidia_gpus import simulated_gpus
-from tests.support.children import AUTO_INSTRUMENTATION, run
+from tests.support.children import AUTO_INSTRUMENTATION, run, succeed
 from tests.support.sink import Sink
 from tests.support.stage import Clock
 from tests.tools import amdsysfs
@@ -187,8 +187,7 @@ def test_files_of_amd_are_those_of_the_other_simulation() -> None:
     ],
 )
 def test_commands_say_that_the_gpus_are_simulated(gpus: str, text: str) -> None:
-    answer = run([*CONSOLE, "snapshot", "--simulate", gpus, "--sources", "amd,nvidia"])
-    assert answer.returncode == 0
+    answer = succeed([*CONSOLE, "snapshot", "--simulate", gpus, "--sources", "amd,nvidia"])
     assert answer.stderr.splitlines()[0].endswith(text)
     assert re.search(r"^GPU 3 simulated +\d", answer.stdout, re.MULTILINE)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.children import command, run
+from tests.support.children import command, run, succeed
 from tests.support.virtual import Program
 from tests.tools import fake_nvml
 from tests.tools.load import check_energy
@@ -19,8 +19,7 @@ from opentelemetry.instrumentation.hardware.spans.measure import _Shared
 
 
 def printed(*line: object) -> dict[str, Any]:
-    outcome = run(command("spans/measured", *map(str, line)))
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = succeed(command("spans/measured", *map(str, line)))
     assert outcome.stderr == ""
     found: dict[str, Any] = json.loads(outcome.stdout)
     return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.children import AUTO_INSTRUMENTATION, command, in_pid_namespace, inherited, run
+from tests.support.children import AUTO_INSTRUMENTATION, command, in_pid_namespace, inherited, run, succeed
 from tests.support.virtual import Program
 from tests.tools import fake_nvml
 from tests.tools.load import check_energy
@@ -22,8 +22,7 @@ SIMULATE = "OTEL_PYTHON_HARDWARE_SIMULATE"
 
 
 def printed(*line: object, **env: str) -> list[Any]:
-    outcome = run(command(*map(str, line)), {**QUIET, **env})
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = succeed(command(*map(str, line)), {**QUIET, **env})
     return [json.loads(text) for text in outcome.stdout.splitlines()]
 
 
@@ -81,8 +80,7 @@ def test_spans_of_forked_children_have_values(way: str, mode: str) -> None:
 
 def test_children_do_not_log_again_which_devices_the_host_lacks() -> None:
     """A forked task of Airflow has a log of its own, which is a page that people read."""
-    outcome = run(command("spans/forked_spans", "fork", "process"), QUIET)
-    assert outcome.returncode == 0, outcome.stderr
+    outcome = succeed(command("spans/forked_spans", "fork", "process"), QUIET)
     loggers = {line.split()[0] for line in outcome.stderr.splitlines() if " INFO Source " in line}
     assert len(loggers) == 1, outcome.stderr
 

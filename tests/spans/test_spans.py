@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, Decision, Sampler, SamplingResult
 from opentelemetry.trace import NonRecordingSpan
-from tests.support.children import PATIENCE, command, run
+from tests.support.children import PATIENCE, command, run, succeed
 from tests.support.recorded import Recorded, Rowed
 from tests.support.waiting import wait_for
 from tests.tools.load import WAVERING, Constant, Load, check_energy, loaded
@@ -562,8 +562,7 @@ span.end()
 provider.shutdown()
 until(lambda: not threads(), "end of the threads")
 """
-    answer = run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program])  # fork beside threads
-    assert answer.returncode == 0, answer.stderr
+    answer = succeed([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program])  # fork beside threads
     assert set(answer.stdout.split()) == {CPU_TIME}
     assert answer.stderr == ""
 

@@ -111,10 +111,22 @@ def run(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -
     return subprocess.CompletedProcess(line, child.returncode, out, err)
 
 
+def succeed(line: list[str], env: Mapping[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a child that has to succeed. Its status 77 skips the test: the machine does not allow it."""
+    return _checked(run(line, env, **options))
+
+
+def _checked(outcome: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    if outcome.returncode == 77:
+        pytest.skip(f"not allowed here: {outcome.stdout.strip()}")
+    assert outcome.returncode == 0, f"{outcome.stdout}\n{outcome.stderr}"
+    return outcome
+
+
 def run_past_last_line(
     line: list[str], env: Mapping[str, str] | None = None, **options: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run a child that prints one line when its work is done and must then exit within `END` seconds.
+    """Run a child that prints one line when its work is done. It must then succeed, within `END` seconds.
 
     If there is no line within `PATIENCE`, it is killed; its status shows that.
     """
@@ -126,7 +138,7 @@ def run_past_last_line(
         finally:
             alarm.cancel()
         rest, err = end_of(child)
-    return subprocess.CompletedProcess(line, child.returncode, first + rest, err)
+    return _checked(subprocess.CompletedProcess(line, child.returncode, first + rest, err))
 
 
 def end_of(child: subprocess.Popen[str]) -> tuple[str, str]:
@@ -147,12 +159,8 @@ def ended_cpu_time() -> float:
 
 
 def scene(program: str, *arguments: object) -> Any:
-    """Return the JSON that a program prints. Exit status 77 skips the test: it may have no namespaces here."""
-    outcome = run(command(program, *arguments))
-    if outcome.returncode == 77:
-        pytest.skip(f"namespaces are not allowed here: {outcome.stdout.strip()}")
-    assert outcome.returncode == 0, outcome.stderr
-    return json.loads(outcome.stdout)
+    """Return the JSON that a program prints."""
+    return json.loads(succeed(command(program, *arguments)).stdout)
 
 
 def in_pid_namespace(*flags: str) -> list[str]:

@@ -62,8 +62,7 @@ def spans(program: str) -> dict[str, Spans]:
     # As a module: beside a script, its folder would be searched first for imports.
     command = [str(interpreter()), "-m", f"tests.programs.{program}"]
     environment = {"PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = children.run(command, environment, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    done = children.succeed(command, environment, cwd=ROOT)
     found: dict[str, Spans] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -13,7 +13,7 @@ from tests.sources.npus import HOST
 from tests.sources.reading import all_of, series_of, value
 from tests.sources.reading import opened as opened_source
 from tests.sources.tree import Fabricated, Tree
-from tests.support.children import run
+from tests.support.children import succeed
 from tests.tools import glances
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -248,8 +248,7 @@ def test_glances_reads_the_same_numbers(tmp_path: Any) -> None:
             file = tmp_path / path[1:]
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(str(text))
-    child = run([sys.executable, "-c", GLANCES, json.dumps(texts), str(tmp_path)], {"HOME": str(tmp_path)})
-    assert child.returncode == 0, child.stderr
+    child = succeed([sys.executable, "-c", GLANCES, json.dumps(texts), str(tmp_path)], {"HOME": str(tmp_path)})
     theirs, npu = json.loads(child.stdout)
     for text, other in zip(texts, theirs):
         ours = parse(text.encode())

@@ -50,10 +50,7 @@ def test_every_sensor_is_reported_as_lm_sensors_reads_it(machine: str) -> None:
     program("sensors")
 
     def run(*command: str) -> str:
-        outcome = children.run(children.command("machines/sensors_machine", machine, *command))
-        if outcome.returncode == 77:
-            pytest.skip(f"no mount namespace: {outcome.stdout.strip()}")
-        assert outcome.returncode == 0, outcome.stderr
+        outcome = children.succeed(children.command("machines/sensors_machine", machine, *command))
         return outcome.stdout
 
     theirs = {

@@ -11,7 +11,7 @@ from tests.sources.cards import DRM, arc, integrated, old_kernel
 from tests.sources.machines import STRANGER
 from tests.sources.reading import all_of, opened, series_of, value
 from tests.sources.tree import Tree
-from tests.support.children import run
+from tests.support.children import succeed
 from tests.tools import glances
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -141,8 +141,7 @@ def test_glances_reads_the_same_frequency(tmp_path: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(str(text))
     (tmp_path / DRM[1:] / "card0" / "gt_max_freq_mhz").write_text("2400\n")
-    child = run([sys.executable, "-c", GLANCES, str(tmp_path / DRM[1:])], {"HOME": str(tmp_path)})
-    assert child.returncode == 0, child.stderr
+    child = succeed([sys.executable, "-c", GLANCES, str(tmp_path / DRM[1:])], {"HOME": str(tmp_path)})
     shares = {each["gpu_id"]: each["proc"] for each in json.loads(child.stdout)}
     with opened("intel", drivers, STRANGER) as source:
         found = all_of(source)

@@ -581,9 +581,7 @@ def test_spans_in_a_container_have_the_energy_of_the_visible_gpus(
     line += ["sh", "-c", CONTAINER, "sh", str(tmp_path / "dev")]
     program = children.command("spans/hidden_spans", mode, *(["/dev/nvidia-uvm"] if holds else []))
     env = {"OTEL_METRICS_EXPORTER": "none", "CUDA_VISIBLE_DEVICES": cuda, **fake.environment}
-    outcome = children.run([*line, *program], env)
-    assert outcome.returncode == 0, outcome.stderr
-    found = json.loads(outcome.stdout)
+    found = json.loads(children.succeed([*line, *program], env).stdout)
     assert found.get(c.SPAN_DEVICES.name) == ("visible" if devices else None)
     assert found.get(c.SPAN_ENERGY.name, 0.0) == pytest.approx(devices * 500.0, rel=0.1)
     assert c.SPAN_CPU_TIME.name in found

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.sources.machines import STRANGER, foreign, metal, tree
 from tests.sources.reading import agrees, all_of, often, opened, rises_between, series_of, value
-from tests.support.children import command, in_pid_namespace, run, started
+from tests.support.children import command, in_pid_namespace, started, succeed
 from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import catalog as c
@@ -290,9 +290,7 @@ def test_tree_cpu_time_counts_workers_that_come_and_go_once() -> None:
 
 
 def test_tree_cpu_time_is_not_that_of_an_earlier_process_with_the_same_pid() -> None:
-    answer = run([*in_pid_namespace("--mount-proc"), *command("processes/reused")])
-    assert answer.returncode == 0, answer.stderr
-    found = json.loads(answer.stdout)
+    found = json.loads(succeed([*in_pid_namespace("--mount-proc"), *command("processes/reused")]).stdout)
     assert len({*found["pids"]}) == 1, "precondition: the PID is used again"
     before, with_next, after = found["seconds"]
     assert before >= 0.27
@@ -339,9 +337,7 @@ def test_children_without_proc_files_are_left_out() -> None:
 
 def test_pid_namespace_with_the_hosts_proc_reports_our_process() -> None:
     line = in_pid_namespace()
-    answer = run([*line, *command("processes/pid_namespace")])
-    assert answer.returncode == 0, answer.stderr
-    found = json.loads(answer.stdout)
+    found = json.loads(succeed([*line, *command("processes/pid_namespace")]).stdout)
     assert found["another"], "precondition: in /proc, our pid is another process"
     assert (found["alone"], found["tree"], found["threads"], found["larger"]) == (1, 2, 2, True)
     number = found["number"]
