@@ -16,7 +16,7 @@ from tests.support.stage import BUSY, DIPPING, ENERGY, LEVEL, PATIENT, POWER, PO
 
 from opentelemetry.instrumentation.hardware.catalog import ERROR_TYPE, GPU_XID, HW_ERRORS, SYSTEM_PAGING_FAULTS
 from opentelemetry.instrumentation.hardware.model import CounterRatio, Metric, Number, Point, Rate, Series, Values
-from opentelemetry.instrumentation.hardware.pipeline.aggregate import KEPT, Aggregator, Totals
+from opentelemetry.instrumentation.hardware.pipeline.aggregate import KEPT, Aggregator, Published, Totals
 from opentelemetry.instrumentation.hardware.pipeline.counters import CounterStore
 
 EXACT = 1e-9
@@ -29,16 +29,19 @@ class Readings:
         self.aggregator = Aggregator(CounterStore(), from_start)
         self.totals: dict[float, Totals] = {}
 
+    @property
+    def published(self) -> Published:
+        assert self.aggregator.published is not None
+        return self.aggregator.published
+
     def add(self, now: float, points: Iterable[Point]) -> list[str]:
         errors = self.aggregator.add(now, points)
-        assert self.aggregator.published is not None
-        self.totals[now] = self.aggregator.published.totals
+        self.totals[now] = self.published.totals
         return errors
 
     def window(self, since: float | None = None) -> dict[Series, Number]:
         """The values since a reading."""
-        assert self.aggregator.published is not None
-        return by_series(self.aggregator.published.window(None if since is None else self.totals[since]))
+        return by_series(self.published.window(None if since is None else self.totals[since]))
 
     def value(self, series: Series, since: float | None = None) -> Number | None:
         return self.window(since).get(series)
@@ -172,8 +175,7 @@ def test_first_reading_is_baseline_of_window() -> None:
     readings = Readings()
     assert readings.aggregator.published is None
     readings.add(0.0, [POWER(500.0), POWER_PEAK(500.0), BUSY(CounterRatio(1.0, 2.0)), ENERGY(7)])
-    assert readings.aggregator.published is not None
-    assert readings.aggregator.published.time == 0.0
+    assert readings.published.time == 0.0
     assert readings.window() == {Series(POWER): 500.0, Series(POWER_PEAK): 500.0, Series(ENERGY): 7}
     readings.add(2.0, [POWER(100.0), POWER_PEAK(100.0)])
     assert readings.value(Series(POWER)) == 100.0
@@ -201,9 +203,7 @@ def test_long_fall_keeps_its_highest_and_newest_peak() -> None:
     readings = Readings()
     for at in range(10_000):
         readings.add(float(at), [POWER_PEAK(10_000.0 - at)])
-    published = readings.aggregator.published
-    assert published is not None
-    assert len(published.peaks[Series(POWER_PEAK)]) <= 64
+    assert len(readings.published.peaks[Series(POWER_PEAK)]) <= 64
     assert readings.value(Series(POWER_PEAK)) == 10_000.0
     assert readings.value(Series(POWER_PEAK), since=9_998.0) == 1.0
 
@@ -233,11 +233,9 @@ def test_series_that_vanish_are_forgotten() -> None:
         readings.add(
             float(at), [POWER(1.0, part), POWER_PEAK(1.0, part), ENERGY(1.0, part), BUSY(CounterRatio(1.0, 1.0), part)]
         )
-    published = readings.aggregator.published
-    assert published is not None
     most = 2 * KEPT / 10 + 2
-    assert len(published.totals.sums) <= 2 * most
-    assert len(published.peaks) <= most
+    assert len(readings.published.totals.sums) <= 2 * most
+    assert len(readings.published.peaks) <= most
     assert len(readings.aggregator._counters) <= most
 
 
@@ -248,9 +246,7 @@ def test_series_that_returns_after_it_was_forgotten_starts_anew() -> None:
         readings.add(float(at), [series(100.0), other])
     for at in range(100, 2000):
         readings.add(float(at), [other])
-    published = readings.aggregator.published
-    assert published is not None
-    assert series not in published.totals.sums
+    assert series not in readings.published.totals.sums
     readings.add(2000.0, [series(1.0), other])
     assert readings.value(series, since=50.0) == 1.0
     for at in range(2001, 2100):
@@ -489,6 +485,7 @@ def test_unsafe_value_is_refused_and_other_series_are_kept(metric: Metric, bad: 
         BUSY(CounterRatio(-1.0, 2.0)),
         ENERGY(-1),
         ENERGY(-0.5),
+        *((Series(ENERGY), Rate(rate)) for rate in (-1.0, float("nan"), float("inf"), True)),
     ],
     ids=repr,
 )
@@ -558,12 +555,6 @@ def test_rate_counts_nothing_for_missing_readings() -> None:
     assert readings.value(energy) == 12.0
 
 
-@pytest.mark.parametrize("rate", [-1.0, float("nan"), float("inf"), True])
-def test_invalid_rate_is_refused(rate: float) -> None:
-    readings = Readings()
-    assert len(readings.add(0.0, [(Series(ENERGY), Rate(rate))])) == 1
-
-
 def test_peak_survives_missing_and_failed_readings() -> None:
     readings = Readings()
     series = Series(POWER_PEAK)
@@ -597,6 +588,5 @@ def test_new_kind_of_event_begins_with_0_for_each_reader() -> None:
     readings.add(3.0, [first(1), new(3)])
     assert readings.window(since=1.0) == {first: 1, new: 0}, "a reader that collects less often"
     assert readings.window(since=2.0) == {first: 1, new: 3}
-    assert readings.aggregator.published is not None
-    last = by_series(readings.aggregator.published.window(readings.totals[1.0], is_last=True))
+    last = by_series(readings.published.window(readings.totals[1.0], is_last=True))
     assert last == {first: 1, new: 3}, "no other collection follows"

@@ -29,36 +29,27 @@ def test_counter_is_monotonic_over_sessions_of_any_origin(sessions: Sequence[tup
             before = counter.total
 
 
-def test_count_from_boot_includes_what_happened_between_sessions() -> None:
-    store = CounterStore()
-    store.resume(Series(ENERGY)).set(100)
-    later = store.resume(Series(ENERGY))
-    later.set(130)
-    assert later.total == 130
+BOOT, START = False, True
 
 
-def test_count_from_start_excludes_what_happened_between_sessions() -> None:
-    store = CounterStore()
-    first = store.resume(Series(ENERGY), from_start=True)
-    first.set(100)
-    first.set(107)
-    later = store.resume(Series(ENERGY), from_start=True)
-    later.set(1000)
-    assert later.total == 7
-    later.set(1005)
-    assert later.total == 12
-
-
-@pytest.mark.parametrize(("first", "later", "total"), [(False, True, 150), (True, False, 170)])
-def test_origin_may_change_between_sessions(first: bool, later: bool, total: int) -> None:
-    store = CounterStore()
-    counter = store.resume(Series(ENERGY), from_start=first)
-    counter.set(100)
-    counter.set(130)
-    counter = store.resume(Series(ENERGY), from_start=later)
-    counter.set(150)
-    counter.set(170)
-    assert counter.total == total
+@pytest.mark.parametrize(
+    ("sessions", "totals"),
+    [
+        pytest.param([(BOOT, [100]), (BOOT, [130])], [100, 130], id="from boot, with what happened between"),
+        pytest.param([(START, [100, 107]), (START, [1000, 1005])], [0, 7, 7, 12], id="from start, without it"),
+        pytest.param([(BOOT, [100, 130]), (START, [150, 170])], [100, 130, 130, 150], id="from boot, then from start"),
+        pytest.param([(START, [100, 130]), (BOOT, [150, 170])], [0, 30, 150, 170], id="from start, then from boot"),
+        pytest.param([(BOOT, [100]), (BOOT, [40])], [100, 140], id="reset between"),
+    ],
+)
+def test_counter_over_sessions(sessions: Sequence[tuple[bool, list[int]]], totals: list[int]) -> None:
+    store, found = CounterStore(), list[Number]()
+    for from_start, counts in sessions:
+        counter = store.resume(Series(ENERGY), from_start)
+        for count in counts:
+            counter.set(count)
+            found.append(counter.total)
+    assert found == totals
 
 
 @pytest.mark.parametrize("counted_before", [False, True])
@@ -74,14 +65,6 @@ def test_count_after_an_integral_continues_it_in_later_sessions_too(counted_befo
     later.set(5_000_030)
     later.set(5_000_050)
     assert later.total == (250 if counted_before else 220)
-
-
-def test_reset_between_sessions_is_added() -> None:
-    store = CounterStore()
-    store.resume(Series(ENERGY)).set(100)
-    later = store.resume(Series(ENERGY))
-    later.set(40)
-    assert later.total == 140
 
 
 def test_thread_of_an_earlier_session_does_not_change_the_counter() -> None:
