@@ -31,7 +31,7 @@ from tests.support.waiting import wait_for
 
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor
 from opentelemetry.instrumentation.hardware.catalog import SCHEMA_URL, SYSTEM_CPU_TIME
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point, Unavailable
+from opentelemetry.instrumentation.hardware.model import Kind, Metric, Point
 from opentelemetry.instrumentation.hardware.pipeline import found, pace, session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread
 from opentelemetry.instrumentation.hardware.settings import JOB, Config
@@ -110,30 +110,6 @@ def test_uninstrument_leaves_no_thread_descriptor_child_or_variable(
     assert len(os.listdir("/proc/self/fd")) == descriptors
     assert psutil.Process().children() == []
     assert JOB not in os.environ
-
-
-@pytest.mark.parametrize("error", [Unavailable("there is no such device"), OSError("it failed")], ids=["absent", "ill"])
-def test_source_that_fails_to_open_leaves_no_descriptor(
-    instrumentor: HardwareInstrumentor,
-    application: Application,
-    before: Left,
-    monkeypatch: pytest.MonkeyPatch,
-    error: Exception,
-) -> None:
-    class Closed(Source):
-        name = "closed"
-
-        def open(self) -> None:
-            self.context.drivers.files().read("/proc/self/cgroup")
-            raise error
-
-        def read(self) -> Iterator[Point]:
-            raise AssertionError("read without being open")
-
-    monkeypatch.setattr(found, "discover", lambda: {"closed": lambda: Closed})
-    instrumentor.instrument(meter_provider=application.provider)
-    assert application.names() - {"otel_hardware.source.up"} == {"otel_hardware.cpu.time"}
-    assert traces.descriptors() == before[1]
 
 
 def test_two_meter_providers_share_one_session(

@@ -13,7 +13,6 @@ from opentelemetry.instrumentation.hardware.model import (
     Series,
     SeriesCache,
     Snapshot,
-    Unavailable,
 )
 
 ROW = Metric(Kind.GAUGE, "acme.power", "W", ("part", "side"), "Power.")
@@ -55,12 +54,6 @@ def test_long_text_of_an_attribute_is_cut() -> None:
     assert Series(ROW, {"part": "[" * 4096}).attributes == {"part": "[" * 4096}
 
 
-def test_calling_series_makes_point_of_same_series() -> None:
-    left = Series(ROW, {"part": "left"})
-    assert left(1.0) == (left, 1.0)
-    assert left(2.0)[0] is left
-
-
 def test_kept_series_are_made_once() -> None:
     kept = SeriesCache()
     left = kept[ROW, "part", "left"]
@@ -87,9 +80,3 @@ def test_metric_problem_and_snapshot_are_frozen() -> None:
 def test_metric_equality_is_identity() -> None:
     assert ROW != OTHER
     assert len({ROW, OTHER, copy.copy(ROW)}) == 3
-
-
-def test_unavailable_has_reason_and_fix() -> None:
-    gone = Unavailable("no such device", "plug it in")
-    assert (gone.reason, gone.fix, str(gone)) == ("no such device", "plug it in", "no such device")
-    assert Unavailable("no such device").fix == ""

@@ -16,7 +16,6 @@ from tests.support.stage import Clock
 from opentelemetry.instrumentation.hardware.drivers import DriverError, Drivers
 from opentelemetry.instrumentation.hardware.drivers.capture import Record, Replay
 from opentelemetry.instrumentation.hardware.drivers.child import Output
-from opentelemetry.instrumentation.hardware.drivers.python_module import PythonModule
 from opentelemetry.instrumentation.hardware.drivers.subprocess import Tool
 from opentelemetry.instrumentation.hardware.model import Series, Unavailable, Value
 from opentelemetry.instrumentation.hardware.settings import Config
@@ -304,15 +303,6 @@ def test_mask_applies_to_calls_and_answers_alike() -> None:
 def test_invalid_capture_is_refused_with_the_line_number(lines: list[str], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Replay(lines)
-
-
-def test_record_and_replay_are_drivers() -> None:
-    lines = _recorded(Drivers(), lambda record: None)
-    for each in (Record(Drivers(), StringIO(), "host"), Replay(lines)):
-        assert isinstance(each, Drivers)
-        modules: PythonModule = each.python_module("psutil")
-        assert modules is not None
-        each.close()
 
 
 class Counted:

@@ -17,7 +17,7 @@ from opentelemetry.instrumentation.hardware.catalog import (
     SYSTEM_CPU_LOAD_1M,
     SYSTEM_CPU_LOAD_5M,
 )
-from opentelemetry.instrumentation.hardware.model import Kind, Metric, Series, Unavailable
+from opentelemetry.instrumentation.hardware.model import Metric, Series
 from opentelemetry.instrumentation.hardware.pipeline.collector import Collector, Readers
 from opentelemetry.instrumentation.hardware.settings import Config
 
@@ -123,28 +123,6 @@ def test_metrics_are_those_that_were_read_and_are_wanted_and_own_metrics() -> No
     assert set(stage.collector.metrics()) == {SYSTEM_CPU_LOAD_1M, POWER} | own
     everything = stage.another(Config(include_metrics=["otel_hardware.*", "system.*"]))
     assert set(everything.metrics()) == {SYSTEM_CPU_LOAD_1M, SYSTEM_CPU_LOAD_5M, POWER, SOURCE_READ_DURATION} | own
-
-
-def test_absent_source_is_no_problem() -> None:
-    stage = Stage(names=("player", "neighbour"))
-
-    def unsupported() -> None:
-        raise Unavailable("none here")
-
-    stage.player.open = unsupported
-    stage.run(10.0)
-    snapshot = stage.collect()
-    assert stage.up() == {"neighbour": 1}
-    assert snapshot.problems == ()
-    assert one(snapshot, POWER) == 1.0
-
-
-def test_metric_outside_catalog_is_collected() -> None:
-    row = Metric(Kind.UPDOWN, "acme.widgets", "{widget}", (), "Widgets.")
-    stage = Stage()
-    stage.player.read = lambda now: [row(3)]
-    stage.run(1.0)
-    assert one(stage.collect(), row) == 3
 
 
 def test_metric_is_not_lost_if_another_thread_finds_its_source_closed() -> None:
