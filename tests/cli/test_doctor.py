@@ -60,6 +60,14 @@ def wrong(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.state == "wrong"]
 
 
+def problem(env: dict[str, str], *arguments: str) -> Finding:
+    """The only problem that the command finds, for which its exit status is 1."""
+    status, findings = examined(env, *arguments)
+    (found,) = wrong(findings)
+    assert status == 1
+    return found
+
+
 def subject(findings: list[Finding], name: str) -> Finding:
     (found,) = [finding for finding in findings if finding.subject == name]
     return found
@@ -97,18 +105,14 @@ def test_empty_endpoint_counts_as_unset() -> None:
 
 
 def test_refused_connection_is_wrong(refusing: str) -> None:
-    status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": refusing})
-    assert status == 1
-    (found,) = wrong(findings)
+    found = problem({"OTEL_EXPORTER_OTLP_ENDPOINT": refusing})
     assert (found.subject, found.text) == ("connection", f"cannot connect to {refusing}: connection refused")
     assert found.fix == "start a Collector there, or set OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 def test_http_404_of_endpoint_is_wrong(web_server: str) -> None:
     env = {"OTEL_EXPORTER_OTLP_ENDPOINT": web_server, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf", "NO_PROXY": "*"}
-    status, findings = examined(env)
-    assert status == 1
-    (found,) = wrong(findings)
+    found = problem(env)
     assert found.subject == "request"
     assert "404" in found.text
     assert "/v1/metrics" in found.fix
@@ -116,25 +120,21 @@ def test_http_404_of_endpoint_is_wrong(web_server: str) -> None:
 
 def test_grpc_request_to_a_web_server_is_wrong(web_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "_TIMEOUT", 0.2)  # for which the exporter tries again
-    status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": web_server, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
-    assert status == 1
-    assert [finding.subject for finding in wrong(findings)] == ["request"]
+    env = {"OTEL_EXPORTER_OTLP_ENDPOINT": web_server, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+    assert problem(env).subject == "request"
 
 
 def test_timeout_that_is_no_number_is_wrong_for_grpc() -> None:
     """The exporter for HTTP takes its default."""
     with grpc_receiver(Answers()) as url:
-        status, findings = examined({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "abc"})
-    (found,) = wrong(findings)
-    assert (status, found.subject) == (1, "request")
+        found = problem({"OTEL_EXPORTER_OTLP_ENDPOINT": url, "OTEL_EXPORTER_OTLP_TIMEOUT": "abc"})
+    assert found.subject == "request"
     assert "OTEL_EXPORTER_OTLP_TIMEOUT=abc" in found.text
 
 
 def test_endpoint_without_a_scheme_is_wrong(sink: Sink) -> None:
-    env = sink.environment() | {"OTEL_EXPORTER_OTLP_ENDPOINT": f"localhost:{sink.port}"}
-    status, findings = examined(env)
-    (found,) = wrong(findings)
-    assert (status, found.subject) == (1, "request")
+    found = problem(sink.environment() | {"OTEL_EXPORTER_OTLP_ENDPOINT": f"localhost:{sink.port}"})
+    assert found.subject == "request"
     assert found.text == "test export failed: the endpoint begins with neither http:// nor https://"
 
 
@@ -184,8 +184,8 @@ PROTOCOLS = "set OTEL_EXPORTER_OTLP_PROTOCOL to grpc or http/protobuf"
     ],
 )
 def test_variable_that_disables_export_is_wrong(env: dict[str, str], found: tuple[str, str, str]) -> None:
-    status, findings = examined(env)
-    assert (status, [(each.subject, each.text, each.fix) for each in wrong(findings)]) == (1, [found])
+    each = problem(env)
+    assert (each.subject, each.text, each.fix) == found
 
 
 def test_configuration_file_that_the_sdk_ignores_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,10 +205,8 @@ def test_package_that_a_configuration_file_requires_is_named(tmp_path: Path, mon
     file.touch()
     monkeypatch.setattr(environment_variables, "OTEL_CONFIG_FILE", "OTEL_CONFIG_FILE", raising=False)
     monkeypatch.setattr(delivery, "requires", lambda name: ["no-such-package==1; extra == 'file-configuration'"])
-    _, findings = examined({"OTEL_CONFIG_FILE": str(file)})
-    assert [each.text for each in wrong(findings)] == [
-        "OTEL_CONFIG_FILE requires no-such-package, which is not installed"
-    ]
+    text = "OTEL_CONFIG_FILE requires no-such-package, which is not installed"
+    assert problem({"OTEL_CONFIG_FILE": str(file)}).text == text
 
 
 @pytest.mark.parametrize(
@@ -246,9 +244,8 @@ def test_setting_with_the_word_of_its_default_has_its_default() -> None:
 @pytest.mark.parametrize(("flags", "given"), [((), "OTEL_PYTHON_HARDWARE_NVML"), (("--nvml", "/no/flag"), "--nvml")])
 def test_path_that_does_not_exist_is_a_problem(flags: tuple[str, ...], given: str) -> None:
     env = {"OTEL_PYTHON_HARDWARE_NVML": "/no/variable", "OTEL_PYTHON_HARDWARE_DISK_PATHS": "/,/tmp"}
-    status, findings = examined(env | {"OTEL_METRICS_EXPORTER": "console"}, *QUICK, *flags)
-    assert [(each.subject, each.fix) for each in wrong(findings)] == [("nvml", f"correct or unset {given}")]
-    assert status == 1
+    found = problem(env | {"OTEL_METRICS_EXPORTER": "console"}, *QUICK, *flags)
+    assert (found.subject, found.fix) == ("nvml", f"correct or unset {given}")
 
 
 @pytest.mark.parametrize("disabled", ["system_metrics", "flask, system_metrics", "*"])
@@ -410,9 +407,8 @@ def test_run_names_the_package_of_a_missing_exporter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["5s", "0", "-1", "nan", "inf"])
 def test_interval_that_the_sdk_cannot_use_is_wrong(value: str) -> None:
     env = {"OTEL_METRICS_EXPORTER": "console", "OTEL_METRIC_EXPORT_INTERVAL": value}
-    status, findings = examined(env)
-    (found,) = wrong(findings)
-    assert (status, found.subject) == (1, "interval")
+    found = problem(env)
+    assert found.subject == "interval"
     assert f"={value} is not a positive number of milliseconds" in found.text
 
 
@@ -426,9 +422,8 @@ def test_port_of_prometheus_in_use_is_wrong() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         env = {"OTEL_METRICS_EXPORTER": "prometheus", "OTEL_EXPORTER_PROMETHEUS_PORT": str(port)}
-        status, findings = examined(env)
-    (found,) = wrong(findings)
-    assert (status, found.subject, found.text) == (1, "prometheus", f"localhost:{port} is in use")
+        found = problem(env)
+    assert (found.subject, found.text) == ("prometheus", f"localhost:{port} is in use")
     assert "OTEL_EXPORTER_PROMETHEUS_PORT" in found.fix
     status, findings = examined(env)
     assert (status, subject(findings, "prometheus").state) == (0, "ok")
@@ -437,9 +432,8 @@ def test_port_of_prometheus_in_use_is_wrong() -> None:
 @pytest.mark.parametrize("setting", [{"PORT": "web"}, {"PORT": "99999"}, {"HOST": "192.0.2.1"}])
 def test_address_that_prometheus_cannot_listen_on_is_wrong(setting: dict[str, str]) -> None:
     settings = {f"OTEL_EXPORTER_PROMETHEUS_{name}": value for name, value in setting.items()}
-    status, findings = examined({"OTEL_METRICS_EXPORTER": "prometheus", **settings})
-    (found,) = wrong(findings)
-    assert (status, found.subject) == (1, "prometheus")
+    found = problem({"OTEL_METRICS_EXPORTER": "prometheus", **settings})
+    assert found.subject == "prometheus"
     assert found.text.startswith("cannot listen on ")
 
 
@@ -570,9 +564,7 @@ def test_endpoint_url_gives_host_and_port(url: str, address: tuple[str, int] | N
 
 
 def test_invalid_port_of_endpoint_is_wrong() -> None:
-    status, findings = examined({ENDPOINT: "http://collector:port"})
-    assert status == 1
-    assert "not a valid address" in wrong(findings)[0].text
+    assert "not a valid address" in problem({ENDPOINT: "http://collector:port"}).text
 
 
 def test_proxied_endpoint_is_not_connected_to(monkeypatch: pytest.MonkeyPatch, refusing: str) -> None:

@@ -6,11 +6,6 @@ import select
 import socket
 import threading
 from contextlib import suppress
-from types import TracebackType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class Cable:
@@ -40,13 +35,11 @@ class Cable:
     def plug(self) -> None:
         self._plugged.set()
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Cable:
         self._threads[0].start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._ending.set()
         self._plugged.set()
         for thread in self._threads:

@@ -7,8 +7,6 @@ import http.client
 import threading
 import time
 from contextlib import ExitStack, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
@@ -19,9 +17,6 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import NumberDataPoint
 from tests.support.children import PATIENCE, started
 from tests.support.sink import Sink
 from tests.tools.daemon import wait
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 def real_export(gpus: str) -> bytes:
@@ -63,14 +58,12 @@ class Hosts:
         self._ending = threading.Event()
         self._threads = [threading.Thread(target=self._send, args=(name,)) for name in self.names]
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Hosts:
         for thread in self._threads:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._ending.set()
         for thread in self._threads:
             thread.join()

@@ -12,7 +12,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from tests.tools import Missing
@@ -103,13 +102,11 @@ class Slurm:
             idle = ["idle"] * len(self._nodes)
             wait(lambda: _output(*inside, "sinfo", "-h", "-N", "-o", "%T").split() == idle, 60.0, self._log)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return inside
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._daemons.kill()
         self._daemons.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
