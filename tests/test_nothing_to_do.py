@@ -7,10 +7,11 @@ import sys
 from collections.abc import Mapping
 
 import pytest
+from opentelemetry.sdk.metrics import MeterProvider
 from tests.support import children
 
 BEGIN = """
-import json, os, threading, time
+import json, os, time
 from opentelemetry import metrics, trace
 from opentelemetry.instrumentation.hardware import HardwareInstrumentor, HardwareSpanProcessor
 from opentelemetry.sdk.metrics import MeterProvider
@@ -18,15 +19,16 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.journal import flatten
+from tests.support.relatives import children
+from tests.support.traces import threads, until
 
 reader, spans = InMemoryMetricReader(), InMemorySpanExporter()
 
 def works():
-    ours = [thread.name for thread in threading.enumerate() if thread.name.startswith("otel-hardware")]
     session = HardwareInstrumentor()._telemetry.session
     opened = [runner.name for runner in session.runners if runner.source is not None] if session else []
-    children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
-    return bool(ours or opened or children)
+    return bool(threads() or opened or children())
 
 def span(provider):
     with provider.get_tracer("test").start_as_current_span("work"):
@@ -35,13 +37,8 @@ def span(provider):
     return bool(ended) and "process.cpu.time" in ended[-1].attributes
 
 def names():
-    end = time.monotonic() + 60
-    found = set()
-    while "process.cpu.time" not in found and time.monotonic() < end:
-        time.sleep(0.05)
-        data = reader.get_metrics_data()
-        found = {m.name for r in data.resource_metrics for s in r.scope_metrics for m in s.metrics} if data else set()
-    return "process.cpu.time" in found
+    until(lambda: "process.cpu.time" in {each.name for each in flatten(reader.get_metrics_data())}, "metric")
+    return True
 
 """
 
@@ -66,11 +63,7 @@ AGENT = {"OTEL_PYTHON_HARDWARE_MODE": "agent"}
     ids=["disabled", "none", "disabled agent", "none agent"],
 )
 def test_nothing_is_started_where_nothing_can_be_exported(env: dict[str, str]) -> None:
-    program = """
-time.sleep(0.3)
-span(trace.get_tracer_provider())
-print(json.dumps([works()]))
-"""
+    program = "time.sleep(0.3); span(trace.get_tracer_provider()); print(json.dumps([works()]))"
     assert outcome(program, env, zero_code=True) == [False]
 
 
@@ -80,79 +73,59 @@ def test_spans_alone_are_measured() -> None:
     assert outcome(program, env, zero_code=True) == [True]
 
 
+START = "HardwareInstrumentor().instrument()"
+STOP = "HardwareInstrumentor().uninstrument()"
+
+# How a program begins, what it adds later, and whether that works.
 LATER = {
-    "global MeterProvider": """
-HardwareInstrumentor().instrument()
-before = works()
-metrics.set_meter_provider(MeterProvider([reader]))
-print(json.dumps([before, works(), names()]))
-""",
-    "reader": """
-provider = MeterProvider()
-HardwareInstrumentor().instrument(meter_provider=provider)
-before = works()
-if not hasattr(provider, "add_metric_reader"):  # SDK 1.39
-    print(json.dumps([before, True, True]))
-    raise SystemExit
-provider.add_metric_reader(reader)
-print(json.dumps([before, works(), names()]))
-""",
-    "reader of a global MeterProvider": """
-HardwareInstrumentor().instrument()
-provider = MeterProvider()
-metrics.set_meter_provider(provider)
-before = works()
-if not hasattr(provider, "add_metric_reader"):  # SDK 1.39
-    print(json.dumps([before, True, True]))
-    raise SystemExit
-provider.add_metric_reader(reader)
-print(json.dumps([before, works(), names()]))
-""",
-    "second MeterProvider": """
-HardwareInstrumentor().instrument(meter_provider=MeterProvider())
-before = works()
-HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]))
-print(json.dumps([before, works(), names()]))
-""",
-    "span processor": """
-provider = TracerProvider()
-HardwareInstrumentor().instrument()
-span(provider)
-before = works()
-provider.add_span_processor(SimpleSpanProcessor(spans))
-print(json.dumps([before, works(), span(provider)]))
-""",
-    "span processor that no method has added": """
-provider = TracerProvider()
-HardwareInstrumentor().instrument()
-before = works()
-provider._active_span_processor._span_processors = (SimpleSpanProcessor(spans),)
-measured = span(provider)
-print(json.dumps([before, works(), measured]))
-""",
-    "TracerProvider that was made before": """
-TracerProvider()
-HardwareInstrumentor().instrument()
-before = works()
-HardwareInstrumentor().uninstrument()
-provider = TracerProvider()
-provider.add_span_processor(SimpleSpanProcessor(spans))
-HardwareInstrumentor().instrument()
-print(json.dumps([before, works(), span(provider)]))
-""",
-    "second start": """
-HardwareInstrumentor().instrument(meter_provider=MeterProvider())
-before = works()
-HardwareInstrumentor().uninstrument()
-HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]))
-print(json.dumps([before, works(), names()]))
-""",
+    "global MeterProvider": ([START], ["metrics.set_meter_provider(MeterProvider([reader]))"], "names()"),
+    "reader": (
+        ["provider = MeterProvider()", "HardwareInstrumentor().instrument(meter_provider=provider)"],
+        ["provider.add_metric_reader(reader)"],
+        "names()",
+    ),
+    "reader of a global MeterProvider": (
+        [START, "provider = MeterProvider()", "metrics.set_meter_provider(provider)"],
+        ["provider.add_metric_reader(reader)"],
+        "names()",
+    ),
+    "second MeterProvider": (
+        ["HardwareInstrumentor().instrument(meter_provider=MeterProvider())"],
+        ["HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]))"],
+        "names()",
+    ),
+    "span processor": (
+        ["provider = TracerProvider()", START, "span(provider)"],
+        ["provider.add_span_processor(SimpleSpanProcessor(spans))"],
+        "span(provider)",
+    ),
+    "span processor that no method has added": (
+        ["provider = TracerProvider()", START],
+        [
+            "provider._active_span_processor._span_processors = (SimpleSpanProcessor(spans),)",
+            "measured = span(provider)",
+        ],
+        "measured",
+    ),
+    "TracerProvider that was made before": (
+        ["TracerProvider()", START],
+        [STOP, "provider = TracerProvider()", "provider.add_span_processor(SimpleSpanProcessor(spans))", START],
+        "span(provider)",
+    ),
+    "second start": (
+        ["HardwareInstrumentor().instrument(meter_provider=MeterProvider())"],
+        [STOP, "HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]))"],
+        "names()",
+    ),
 }
 
 
-@pytest.mark.parametrize("program", LATER.values(), ids=LATER)
-def test_what_is_added_later_starts_it(program: str) -> None:
-    assert outcome(program) == [False, True, True]
+@pytest.mark.parametrize(("first", "later", "check"), LATER.values(), ids=LATER)
+def test_what_is_added_later_starts_it(first: list[str], later: list[str], check: str) -> None:
+    if "provider.add_metric_reader(reader)" in later and not hasattr(MeterProvider, "add_metric_reader"):
+        later, check = [], "works()"  # SDK 1.39 cannot add it
+    program = [*first, "before = works()", *later, f"print(json.dumps([before, works(), {check}]))"]
+    assert outcome("\n".join(program)) == [False, bool(later), bool(later)]
 
 
 def test_a_forked_child_measures_spans_of_a_processor_that_it_adds() -> None:
@@ -164,7 +137,7 @@ before = works()
 pid = os.fork()
 if not pid:
     span(provider)
-    idle = not any(thread.name.startswith("otel-hardware") for thread in threading.enumerate())
+    idle = not threads()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     os._exit(0 if span(provider) and idle else 1)
 status = os.waitpid(pid, 0)[1]
@@ -179,7 +152,7 @@ ours = HardwareSpanProcessor()
 provider = TracerProvider()
 provider.add_span_processor(ours)
 trace.set_tracer_provider(provider)
-before = any(thread.name.startswith("otel-hardware") for thread in threading.enumerate())
+before = bool(threads())
 ours.shutdown()
 HardwareInstrumentor().instrument()
 span(provider)
