@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from hypothesis import is_hypothesis_test, settings
@@ -21,6 +22,8 @@ from tests.tools import Missing
 
 if TYPE_CHECKING:
     from tests.support.sink import Sink
+    from tests.tools.collector import Collector
+    from tests.tools.tls import Certificate
 
 pytest_plugins = ["tests.support.parallel"]
 
@@ -165,6 +168,31 @@ def sink() -> Iterator[Sink]:
 
     with Sink() as opened:
         yield opened
+
+
+@pytest.fixture
+def job() -> dict[str, str]:
+    """The environment of a new job."""
+    from opentelemetry.instrumentation.hardware.settings import JOB
+
+    return {JOB: f"{os.geteuid()}/test:{uuid4()}"}
+
+
+@pytest.fixture(scope="module")
+def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
+    """The Collector that all tests of a module share. Services are told apart by name."""
+    from tests.tools.collector import Collector
+
+    with Collector(tmp_path_factory.mktemp("collector")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """The certificate of servers on this machine."""
+    from tests.tools.tls import certificate
+
+    return certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tests.tools import otelcol, python_tools
 from tests.tools.collector import LOCAL, TOKEN, Collector, Config, Point, secure_gateway
 from tests.tools.daemon import Daemon, free_addresses, get, own, wait
 from tests.tools.stores import PrometheusStore, VictoriaMetrics
-from tests.tools.tls import Certificate, certificate
+from tests.tools.tls import Certificate
 
 FOLDER = LOCAL.parent
 AGENT, BALANCE, GATEWAY, KUBERNETES, HONEYCOMB, DATADOG, JAEGER, JOULES, STEPS, VICTORIAMETRICS, PROMETHEUS = (
@@ -152,12 +152,6 @@ def test_datadog_receives_deltas(tmp_path: Path) -> None:
                 ("delta", 0),
             ]
             assert values(near.metrics(), "trial.io") == [5, 7, 7]
-
-
-@pytest.fixture(scope="module")
-def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """The certificate of the servers."""
-    return certificate(tmp_path_factory.mktemp("certificate"))
 
 
 def strict(folder: Path, trusted: Certificate, header: str = "Authorization", scheme: str = "Bearer") -> Collector:

@@ -111,13 +111,6 @@ def gpus(folder: Path) -> FakeNvml:
 
 
 @pytest.fixture(scope="module")
-def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    """The Collector that all tests of this module share. Services are distinguished by name."""
-    with Collector(tmp_path_factory.mktemp("collector")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory, collector: Collector, server: Prometheus | None) -> Programs:
     """The four programs run at the same time, each as the reporter of its own job."""
     before = host_counters()

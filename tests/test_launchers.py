@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -25,12 +24,6 @@ pytestmark = pytest.mark.skipif(
     Version(version("opentelemetry-sdk")) < Version("1.44"),
     reason="older SDKs do not instrument child interpreters, or keep the resource of the parent in a forked child",
 )
-
-
-@pytest.fixture(scope="module")
-def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    with Collector(tmp_path_factory.mktemp("collector")) as started:
-        yield started
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -167,12 +167,6 @@ class Rank:
         self.child.wait(children.PATIENCE)  # until all its threads have ended, of which each has the lock
 
 
-@pytest.fixture
-def job() -> dict[str, str]:
-    """The environment of a new job."""
-    return {JOB: f"{os.geteuid()}/test:{uuid4()}"}
-
-
 UNIQUE = str(uuid4())
 LAUNCHERS: dict[str, dict[str, str]] = {
     "torchrun": {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": UNIQUE, "MASTER_PORT": "29500", "WORLD_SIZE": "2"},

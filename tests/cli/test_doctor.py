@@ -12,7 +12,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event
 from typing import Any
-from uuid import uuid4
 
 import grpc
 import pytest
@@ -28,7 +27,6 @@ from opentelemetry.instrumentation.hardware.cli import delivery, doctor
 from opentelemetry.instrumentation.hardware.cli.exporters import Destination, connection_failure, destination
 from opentelemetry.instrumentation.hardware.cli.failures import Failure
 from opentelemetry.instrumentation.hardware.cli.findings import Finding
-from opentelemetry.instrumentation.hardware.settings import JOB
 from opentelemetry.instrumentation.hardware.sources.nvidia import Nvidia
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -270,8 +268,8 @@ def test_limit_that_leaves_too_little_memory_is_wrong() -> None:
     assert found.text == "RLIMIT_AS leaves less than 700 MiB of memory, so nothing is reported"
 
 
-def test_note_about_job_names_reporter_and_setting() -> None:
-    job = {JOB: f"{os.geteuid()}/test:{uuid4()}", "OTEL_METRICS_EXPORTER": "console"}
+def test_note_about_job_names_reporter_and_setting(job: dict[str, str]) -> None:
+    job["OTEL_METRICS_EXPORTER"] = "console"
     with members(job) as (reporter,):
         assert "job" not in {finding.subject for finding in examined(job)[1]}
         assert reporter.update()

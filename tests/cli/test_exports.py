@@ -24,7 +24,7 @@ from opentelemetry.sdk.metrics.export import (
 from tests.support.receivers import Answers, grpc_receiver, http_receiver
 from tests.support.stage import Clock
 from tests.tools.collector import LOCAL, Collector
-from tests.tools.tls import Certificate, certificate
+from tests.tools.tls import Certificate
 
 from opentelemetry.instrumentation.hardware.cli.exports import Exports, watched
 from opentelemetry.instrumentation.hardware.cli.failures import failure
@@ -376,18 +376,6 @@ def test_cause_is_kept_if_the_last_attempt_has_no_time_left(texts: list[str], re
 
 
 # -- a real Collector
-
-
-@pytest.fixture(scope="module")
-def collector(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collector]:
-    with Collector(tmp_path_factory.mktemp("collector")) as each:
-        yield each
-
-
-@pytest.fixture(scope="module")
-def trusted(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
-    """The certificate of the secured Collector."""
-    return certificate(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,6 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
-from uuid import uuid4
 
 import psutil
 import pytest
@@ -402,8 +401,8 @@ def test_limit_of_last_export_is_the_one_in_the_help() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:You should use:DeprecationWarning")  # SDK 1.39, when it is configured
-def test_run_within_a_job_reports_its_process_only(sink: Sink) -> None:
-    job = sink.environment() | {JOB: f"{os.geteuid()}/test:{uuid4()}"}
+def test_run_within_a_job_reports_its_process_only(sink: Sink, job: dict[str, str]) -> None:
+    job |= sink.environment()
     with simulated(), members(job) as (reporter,):
         assert reporter.update()
         answer = otel_hardware("run", "--duration", "1", "--console", "--sources", "host,process", env=job)

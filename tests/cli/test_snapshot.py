@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from google.protobuf.json_format import Parse
@@ -23,7 +22,6 @@ from tests.support.members import members
 from opentelemetry.instrumentation.hardware.catalog import CATALOG, SCHEMA_URL
 from opentelemetry.instrumentation.hardware.cli.text import duration, quantity
 from opentelemetry.instrumentation.hardware.model import Kind
-from opentelemetry.instrumentation.hardware.settings import JOB
 
 ROWS = {row.name: row for row in CATALOG}
 SOURCES = ["--sources", "host,process,filesystem"]
@@ -232,8 +230,7 @@ def test_snapshot_says_that_the_process_has_ended(form: str) -> None:
     assert f"process {child.pid} has ended" in answer.err
 
 
-def test_snapshot_within_a_job_reads_the_host() -> None:
-    job = {JOB: f"{os.geteuid()}/test:{uuid4()}"}
+def test_snapshot_within_a_job_reads_the_host(job: dict[str, str]) -> None:
     with simulated(), members(job) as (reporter,):
         assert reporter.update()
         (found,) = objects("--sources", "host", env=job)

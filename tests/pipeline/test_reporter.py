@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from uuid import uuid4
 
 import pytest
 from tests.support.children import PATIENCE, in_pid_namespace, lives, run
@@ -25,12 +24,6 @@ from opentelemetry.instrumentation.hardware.settings import JOB
 from opentelemetry.instrumentation.hardware.system.job import start_time
 
 ME = os.getpid()
-
-
-@pytest.fixture
-def job() -> dict[str, str]:
-    """The environment of a new job."""
-    return {JOB: f"{os.geteuid()}/test:{uuid4()}"}
 
 
 # -- the lock

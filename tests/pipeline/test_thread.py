@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -28,11 +27,6 @@ from opentelemetry.instrumentation.hardware.pipeline.schedule import CollectionS
 from opentelemetry.instrumentation.hardware.pipeline.session import Session
 from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread, read_all
 from opentelemetry.instrumentation.hardware.settings import Config
-
-
-@pytest.fixture(autouse=True)
-def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
 
 
 @contextmanager
