@@ -59,8 +59,8 @@ class CollectionSchedule:
         return now - self._last > (self._patience(now) if self._known else max(self._patience(now), _UNKNOWN))
 
     def _patience(self, now: float) -> float:
-        """Return three intervals of the least frequent reader, in seconds."""
-        return _MISSED * max((interval for _, interval in self._alive(now).values()), default=self._guess)
+        """Return three intervals, in seconds: of any active reader, since each has collected within its own three."""
+        return _MISSED * self.shortest(now)
 
 
 def _next(last: float, interval: float, after: float) -> float:
