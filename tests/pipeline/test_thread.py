@@ -30,6 +30,11 @@ from opentelemetry.instrumentation.hardware.pipeline.thread import ReaderThread,
 from opentelemetry.instrumentation.hardware.settings import Config
 
 
+@pytest.fixture(autouse=True)
+def _everything_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "opentelemetry.instrumentation.hardware")
+
+
 @contextmanager
 def running(*stages: Stage) -> Iterator[None]:
     """Read the sources by threads, which have ended afterwards."""
