@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import logging
+import math
 import os
 import sys
 import threading
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 
 import psutil
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
@@ -182,6 +184,20 @@ def test_settings_of_the_constructor_are_used_once(
     ours.instrument()
     with ours:
         assert [each for each in caplog.messages if "runs already" in each] == []
+
+
+def test_end_of_a_block_exports_nothing_to_a_provider_that_was_shut_down(
+    instrumentor: HardwareInstrumentor, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(), math.inf)
+    provider = MeterProvider([reader], shutdown_on_exit=False)
+    provider.get_meter("application").create_counter("application.steps").add(1)
+    instrumentor.instrument(meter_provider=provider)
+    instrumentor.uninstrument()
+    provider.shutdown()
+    with HardwareInstrumentor(sources=["process"]):
+        pass
+    assert caplog.messages == []
 
 
 def test_concurrent_instrument_starts_one_session(

@@ -121,8 +121,9 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
     def __exit__(self, *exception: object) -> None:
         """Read and collect once more, and stop."""
         for each in [*self._telemetry.instruments.values()]:
-            with suppress(Exception):
-                each.provider().force_flush()  # type: ignore[union-attr]
+            if each.is_alive():  # else the SDK logs that it was shut down
+                with suppress(Exception):
+                    each.provider().force_flush()  # type: ignore[union-attr]
         self.uninstrument()
 
     def _instrument(self, **kwargs: Any) -> None:
