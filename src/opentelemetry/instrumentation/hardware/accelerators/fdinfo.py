@@ -203,7 +203,7 @@ class Clients:
         path = self._files.link(f"{process}/fd/{name}")
         if not path.startswith(_DEVICE_FILES):
             return
-        if path not in self._cards and not self._has_listed:  # that of a partition or a container stays unknown
+        if path not in self._cards and not self._has_listed:  # unknown: of a partition, or in a container
             self._cards = {node: card for card in cards_of(self._files) for node in node_names(self._files, card)}
             self._has_listed = True
         card = self._cards.get(path)

@@ -79,9 +79,9 @@ def python_executable() -> str:
 
 
 def search_path() -> list[str]:
-    """Return the folders of ``sys.path`` that are not relative to the current one, whose files are not installed.
+    """Return the absolute folders of ``sys.path``: what is in the current folder is not installed.
 
-    Programs also add a ``Path`` or None, which Python ignores.
+    Programs also add a ``Path`` or None. Python ignores both.
     """
     return [each for each in sys.path if isinstance(each, str) and os.path.isabs(each)]
 

@@ -7,10 +7,10 @@ import threading
 
 
 def logger(name: str) -> logging.Logger:
-    """Return a logger whose messages raise nothing, unless in the main thread.
+    """Return a logger that drops errors of the program's filters and handlers, except in the main thread.
 
-    A filter or a handler of the program may raise, such as one that needs the request of a thread: it would end ours,
-    or a collection of the SDK. In the main thread, it may be a signal handler that raises.
+    A filter that needs the request of a thread raises in ours. The error would end our thread, or a collection of the
+    SDK. In the main thread, the error may be that of a signal handler.
     """
     found = logging.getLogger(name)
 

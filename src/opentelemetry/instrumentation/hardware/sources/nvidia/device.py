@@ -162,7 +162,7 @@ class Gpu(NvmlDevice):
         # The host replaces some calls of an integrated GPU, and others are left out.
         files = self._host.jetson.paths()
         left_out = {field.series for field in (*files, f.MEMORY_USED, f.MEMORY_TOTAL, *f.NOT_INTEGRATED)}
-        if f.JETSON_LOAD not in files:  # Thor, whose file has no temperature while the GPU is off; NVML may have one
+        if f.JETSON_LOAD not in files:  # Thor: NVML has a temperature while the GPU is off
             left_out.discard(f.TEMPERATURE.series)
         self.unsupported.update((field.series, reason) for field, reason in f.NOT_INTEGRATED.items())
         often, slow = (
