@@ -182,8 +182,15 @@ def test_share_of_a_span_that_is_too_short_to_be_measured_is_that_of_its_parent(
     program.start(130.0, "root")
     program.end(130.05, "root")
     program.go_to(140.0)
-    assert program.found() == {"parent": exact(1000.0)}, "that of a root is in the metric by operation only"
-    assert program.total() == exact(1005.0 + program.shares.unattributed)
+    assert program.found() == {"parent": exact(1000.0)}, "that of a root is unattributed"
+    program.start(150.0, "early")
+    program.start(150.01, "late", "early")
+    program.start(150.02, "later", "late")
+    program.end(150.05, "early")
+    program.end(150.06, "later")
+    program.end(150.07, "late")
+    program.go_to(160.0)
+    assert program.total() == exact(1000.0 + program.shares.unattributed)
 
 
 def test_child_may_outlive_its_parent() -> None:

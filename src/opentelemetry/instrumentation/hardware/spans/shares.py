@@ -143,7 +143,7 @@ class Shares:
         Args:
             span_id: Its ID.
             tokens: As in :meth:`end`.
-            is_kept: As in :meth:`end`.
+            is_kept: Otherwise the share is given to the parent. Without an open parent, it is unattributed.
         """
         end = (None, tokens, is_kept) if tokens else _KEPT if is_kept else _GIVEN
         self._notes.append((self._clock(), span_id, None, end))
@@ -168,7 +168,7 @@ class Shares:
         try:
             self._take_over()
             self._advance(self._clock(), _EDGE)
-            return self._end(span_id, energy, tokens, is_kept)
+            return self._end(span_id, energy, tokens, is_kept, is_requested=True)
         finally:
             self._lock.release()
 
@@ -226,7 +226,9 @@ class Shares:
             else:
                 self._end(span_id, *end)
 
-    def _end(self, span_id: int, energy: float | None, tokens: float, is_kept: bool) -> Share | None:
+    def _end(
+        self, span_id: int, energy: float | None, tokens: float, is_kept: bool, is_requested: bool = False
+    ) -> Share | None:
         share = self._open.pop(span_id, None)
         if share is None:
             return None
@@ -240,10 +242,13 @@ class Shares:
         self._claimed += share.energy
         share.is_open = False
         parent, share.parent = share.parent, None  # else a child that is open would keep all its ancestors
-        if parent is not None and parent.is_open:
+        given = 0.0 if is_kept else share.energy + share.given
+        if parent is None or not parent.is_open:
+            if not is_requested:  # no span and no metric has it
+                self._claimed -= given
+        else:
             parent.children -= 1
-            if not is_kept:
-                parent.given += share.energy + share.given
+            parent.given += given
             if not parent.children:
                 slot = self._timeline.slots[-1]
                 parent.since, parent.leaf_begin = slot.last, slot.end
