@@ -419,23 +419,48 @@ def test_unattributed_energy_never_decreases() -> None:
     assert values[-1] == pytest.approx(program.total(), abs=10.0), "at most the energy of one interval more"
 
 
-def test_operation_without_energy_counts_where_the_energy_is_known() -> None:
-    """What was extrapolated for the span before is all that the device used."""
+def by_operation(program: Simulation) -> Callable[[], dict[str, tuple[int, float]]]:
+    """Add the metric to a program. Returns a function that collects count and joules by name."""
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
-    program = Simulation(lambda now: 100.0 * min(now, 110.21))
     program.recorder._metric = EnergyByOperation(meters.get_meter(__name__))
+
+    def collect() -> dict[str, tuple[int, float]]:
+        data = reader.get_metrics_data()
+        assert data is not None
+        points: Any = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
+        return {point.attributes[c.SPAN_NAME]: (point.count, point.sum) for point in points}
+
+    return collect
+
+
+def test_operation_without_energy_counts_where_the_energy_is_known() -> None:
+    """What was extrapolated for the span before is all that the device used."""
+    program = Simulation(lambda now: 100.0 * min(now, 110.21))
+    collect = by_operation(program)
     for begin, name in ((110.22, "before"), (110.28, "short")):
         program.start(begin, name)
         program.end(begin + 0.05, name)
     program.ledger.use((), is_known=True)
     program.start(110.4, "unknown")
     program.end(110.45, "unknown")
-    data = reader.get_metrics_data()
-    assert data is not None
-    points: Any = data.resource_metrics[0].scope_metrics[0].metrics[0].data.data_points
-    found = {point.attributes[c.SPAN_NAME]: (point.count, point.sum) for point in points}
-    assert found == {"before": (1, near(5.0)), "short": (1, 0.0)}
+    assert collect() == {"before": (1, near(5.0)), "short": (1, 0.0)}
+
+
+def test_operations_and_unattributed_energy_add_up() -> None:
+    program = Simulation()
+    collect = by_operation(program)
+    for number in range(100):
+        program.start(110.0 + 0.1 * number, "short root")
+        program.start(110.01 + 0.1 * number, "short child", "short root")
+        program.end(110.03 + 0.1 * number, "short child")
+        program.end(110.06 + 0.1 * number, "short root")
+    program.start(130.0, "long")
+    program.end(135.0, "long")
+    program.go_to(140.0)
+    found = collect()
+    assert found == {"short root": (100, near(400.0)), "short child": (100, near(200.0)), "long": (1, near(500.0))}
+    assert program.total() == near(sum(joules for _, joules in found.values()) + program.shares.unattributed)
 
 
 # -- any spans
