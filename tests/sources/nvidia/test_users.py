@@ -15,6 +15,7 @@ from tests.tools.nvml import MIB, NOT_AVAILABLE, geforce, h100, listed, mig, ref
 
 ME = os.getpid()
 SOMEBODY = 1  # never a child of ours
+SERVER = 1 << 30  # a process of the files only
 
 ID = "GPU-00002330-0000-4000-8000-00000000000"
 
@@ -55,6 +56,16 @@ def test_gpu_memory_of_a_program_and_its_children_is_summed(
         assert {dict(pairs)["hw.id"] for pairs in now.of("process.gpu.memory.usage")} == {f"{ID}0"}, (
             "the list of MPS is not read"
         )
+
+
+def test_clients_of_a_service_that_starts_later_in_any_folder_are_counted(tmp_path: Path, children: list[int]) -> None:
+    """The server of MPS is in the list of all processes, its clients are in their own."""
+    clients = {"gpu0.MPSComputeRunningProcesses": listed((children[0], 7 * MIB))}
+    name = {f"/proc/{SERVER}/comm": "nvidia-cuda-mps\n"}
+    with simulated_gpus(tmp_path, h100(0), lines=clients, files=name) as machine:
+        assert machine.tick(0).of("process.gpu.memory.usage") == {}, "no program uses MPS, so its list is not read"
+        now = machine.tick(10, {"gpu0.ComputeRunningProcesses": listed((SERVER, 30 * MIB))})
+        assert now.one("process.gpu.memory.usage") == 7 * MIB
 
 
 def test_unknown_process_memory_is_left_out_of_the_sum(tmp_path: Path, children: list[int]) -> None:

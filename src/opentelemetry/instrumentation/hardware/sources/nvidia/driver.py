@@ -25,6 +25,7 @@ from opentelemetry.instrumentation.hardware.sources.nvidia.device import Gpu
 from opentelemetry.instrumentation.hardware.sources.nvidia.jetson import Host
 from opentelemetry.instrumentation.hardware.sources.nvidia.processes import usage
 from opentelemetry.instrumentation.hardware.sources.nvidia.xids import CATALOG, XIDS, Xid
+from opentelemetry.instrumentation.hardware.system.files import read_text
 from opentelemetry.instrumentation.hardware.system.tree import ProcessTree
 
 _LOG = logger(__name__)
@@ -41,6 +42,8 @@ _PERMANENT: Final = {
 # The variable with the folder of the pipes of CUDA's multi-process service (MPS), and its default.
 _MPS_VARIABLE: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _MPS_FOLDER: Final = "/tmp/nvidia-mps"
+_MPS_LIST: Final = "MPSCompute"  # the list of its clients, which are in no other list
+_MPS_SERVER: Final = "nvidia-cuda-mps"  # the first 15 characters of its server's name, which are those in /proc
 
 # By NVML's compute mode, who may compute; all others are the default.
 _MODES: Final = {2: "PROHIBITED", 3: "EXCLUSIVE_PROCESS"}
@@ -72,7 +75,7 @@ class Library(AcceleratorDriver):
         self._users: Sequence[tuple[Device, Holders]] = ()
         try:
             has_mps = exists(source.context.environ.get(_MPS_VARIABLE) or _MPS_FOLDER, source.files)
-            self._lists = ("Compute", "Graphics", *(("MPSCompute",) if has_mps else ()))
+            self._lists = ("Compute", "Graphics", *((_MPS_LIST,) if has_mps else ()))
             version = tuple(int(part) for part in n.driver_version(self.nvml).split(".") if part.isdecimal())
             self._has_broken_lists = _BROKEN_LISTS[0] <= version < _BROKEN_LISTS[1]
             self.gpus = [self._opened(index) for index in range(self.nvml.count())]
@@ -161,14 +164,13 @@ class Library(AcceleratorDriver):
                     "the process list of this driver is not readable; 535.98 and later are"
                 )
             return
-        selection = self._source.selection
-        users = {
-            device: device.users(self._lists)
-            for gpu in self.gpus
-            if not (gpu.trouble or gpu.check_suspended())
-            for device in gpu.parts.values() or (gpu,)
-            if selection.by_use or device.id in selection
-        }
+        users = self._listed()
+        files = self._source.files
+        if files is not None and _MPS_LIST not in self._lists:  # any user can start MPS at any time
+            names = (read_text(files, f"/proc/{pid}/comm") for pids in users.values() for pid in pids)
+            if _MPS_SERVER in names:
+                self._lists = (*self._lists, _MPS_LIST)
+                users = self._listed()
         self._users = [*users.items()]
         program_pids = program.among(pid for listed in users.values() for pid in listed)
         for device, listed in users.items():
@@ -179,6 +181,17 @@ class Library(AcceleratorDriver):
                 if device.facts.get(c.GPU_TYPE) == "integrated":
                     found.pop(f.PROCESS_UTILIZATION[1], None)  # of its memory, always 0 as that of the GPU
                 yield device, found
+
+    def _listed(self) -> dict[NvmlDevice, Holders]:
+        """Return the processes of each GPU, or of its MIG instances."""
+        selection = self._source.selection
+        return {
+            device: device.users(self._lists)
+            for gpu in self.gpus
+            if not (gpu.trouble or gpu.check_suspended())
+            for device in gpu.parts.values() or (gpu,)
+            if selection.by_use or device.id in selection
+        }
 
     def holders(self) -> Iterable[tuple[Device, Holders]]:
         """Return the processes that use each GPU, or its MIG instances, as of the newest :meth:`usage`."""
