@@ -272,6 +272,30 @@ def test_mounts_of_a_kubelet_with_another_folder_are_left_out(kubelet: str) -> N
         assert _points(often(source)) == {"/"}
 
 
+@pytest.mark.parametrize("folder", ["containerd", "containers", "docker", "kubelet"])
+def test_disk_of_its_own_for_containers_is_reported_without_what_they_mount_in_it(folder: str) -> None:
+    machine = _of(
+        "27 1 8:1 / / rw - ext4 /dev/sda1 rw",
+        f"80 27 259:1 / /var/lib/{folder} rw - xfs /dev/nvme1n1 rw",
+        f"81 80 7:9 / /var/lib/{folder}/pods/8c1/mount rw - ext4 /dev/loop9 rw",
+    )
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == {"/", f"/var/lib/{folder}"}
+
+
+def test_modules_of_android_are_left_out() -> None:
+    """They are images, of ext4 on most phones, and always full."""
+    machine = _of(
+        "30 29 253:9 / / ro - ext4 /dev/block/dm-9 ro,seclabel",
+        "61 30 7:160 / /bootstrap-apex/com.android.i18n@1 ro - ext4 /dev/block/loop0 ro,seclabel",
+        "62 30 7:320 / /apex/com.android.runtime@1 ro - ext4 /dev/block/loop40 ro,seclabel",
+        "63 30 7:320 / /apex/com.android.runtime ro - ext4 /dev/block/loop40 ro,seclabel",
+        "64 30 254:26 / /data rw - xfs /dev/block/dm-26 rw,seclabel",
+    )
+    with opened("filesystem", machine) as source:
+        assert _points(often(source)) == {"/", "/data"}
+
+
 def _mounting(machine: Fabricated, *lines: str) -> Tree:
     """Add lines to the mount table of a fabricated machine."""
     table = machine.tree.files[TABLE]

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from opentelemetry.instrumentation.hardware.system.machine import Mount
 
-# Folders with mounts that come and go with containers, pods, snaps and users. Kubelets have different folders: that of
-# MicroK8s is /var/snap/microk8s/common/var/lib/kubelet.
+# Folders with mounts that come and go with containers, pods, users and packages, which are snaps or Android's modules.
+# Kubelets have different folders: that of MicroK8s is /var/snap/microk8s/common/var/lib/kubelet.
 _TEMPORARY = re.compile(
-    "/(proc|sys|dev|run|snap|var/lib/(docker|containers|containerd|kubelet))(/|$)|.*/kubelet/(pods|plugins)/"
+    "/(proc|sys|dev|run|snap|apex|bootstrap-apex)(/|$)"
+    "|/var/lib/(docker|containers|containerd|kubelet)/|.*/kubelet/(pods|plugins)/"
 )
 
 # Read-only images, which are always full.
