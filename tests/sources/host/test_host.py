@@ -525,3 +525,34 @@ ROUTES_6 = (
 def test_container_with_a_default_route_of_ipv6_only_has_its_interface(ipv6: str) -> None:
     files = {"/proc/net/dev": dev(["lo", "eth0", "eth1"], 1), "/proc/net/route": ROUTES, "/proc/net/ipv6_route": ipv6}
     assert {*Fabricated(Tree(files)).machine().interfaces()} == ({"eth0"} if ipv6 else set())
+
+
+def _links(**interfaces: tuple[int, int]) -> dict[str, str]:
+    """The files of interfaces, each with its number and the number of the one that it is linked to."""
+    return {
+        f"/sys/class/net/{name}/{file}": f"{number}\n"
+        for name, numbers in interfaces.items()
+        for file, number in zip(("ifindex", "iflink"), numbers)
+    }
+
+
+def test_pod_with_an_adapter_for_rdma_also_has_the_interface_of_its_default_route() -> None:
+    """The adapter is moved into the pod. The other interface is one end of a pair, of which the node has the other."""
+    files = {
+        "/proc/net/dev": dev(["lo", "net1", "eth0"], 1),
+        "/proc/net/ipv6_route": ROUTES_6,
+        "/sys/class/net/net1/device/vendor": "0x15b3\n",
+        **_links(lo=(1, 1), net1=(31, 31), eth0=(1757, 1758)),
+    }
+    assert {*Fabricated(Tree(files)).machine().interfaces()} == {"net1", "eth0"}
+
+
+@pytest.mark.parametrize("link", [2, 3])
+def test_bridge_and_vlan_with_the_default_route_of_a_host_are_not_counted_in_addition(link: int) -> None:
+    files = {
+        "/proc/net/dev": dev(["lo", "eno1", "eth0"], 1),
+        "/proc/net/ipv6_route": ROUTES_6,
+        "/sys/class/net/eno1/device/vendor": "0x15b3\n",
+        **_links(lo=(1, 1), eno1=(2, 2), eth0=(3, link)),
+    }
+    assert {*Fabricated(Tree(files)).machine().interfaces()} == {"eno1"}

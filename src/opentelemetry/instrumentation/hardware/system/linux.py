@@ -130,16 +130,17 @@ class LinuxMachine:
         return dict(procfs.net_dev(self._read("/proc/net/dev"), wanted))
 
     def _default_interfaces(self) -> list[str]:
-        """Return the hardware interfaces, with bonds in place of their members.
-
-        In a container, which has no hardware interfaces, return the interfaces of the default routes.
-        """
+        """Return the hardware interfaces, with bonds in place of their members, and those of a container's routes."""
         now = self._files.uptime()
         if self._hardware_interfaces is None or now - self._hardware_interfaces[0] >= _INTERFACES_PERIOD:
-            names = [*filter(self._is_hardware_interface, names_or_empty(self._files, "/sys/class/net"))]
-            if not names:
-                tables = (self._read(f"/proc/net/{name}").decode(errors="replace") for name in ("route", "ipv6_route"))
-                names = procfs.default_interfaces(*tables)
+            every = names_or_empty(self._files, "/sys/class/net")
+            names = [*filter(self._is_hardware_interface, every)]
+            # That of a container is linked to one of another namespace; a bridge or a VLAN is not.
+            numbers = {b"", *(self._read(f"/sys/class/net/{name}/ifindex") for name in every)}
+            outward = {name for name in every if self._read(f"/sys/class/net/{name}/iflink") not in numbers}
+            if not names or outward.difference(names):  # the tables of a host may be long
+                routed = procfs.default_interfaces(*map(self._read, ("/proc/net/route", "/proc/net/ipv6_route")))
+                names += [name for name in routed if name not in names and (not names or name in outward)]
             self._hardware_interfaces = now, names
         return self._hardware_interfaces[1]
 

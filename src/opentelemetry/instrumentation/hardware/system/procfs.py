@@ -125,13 +125,12 @@ def net_dev(text: bytes, names: Sequence[str] | None) -> Iterator[tuple[str, Int
             )
 
 
-def default_interfaces(routes: str, routes6: str) -> list[str]:
+def default_interfaces(*tables: bytes) -> list[str]:
     """``/proc/net/route`` and ``/proc/net/ipv6_route``: the interfaces of the default routes."""
-    found = {
-        columns[0] for line in routes.splitlines() if len(columns := line.split()) > 1 and columns[1] == "00000000"
-    }
+    routes, routes6 = (table.decode(errors="replace").splitlines() for table in tables)
+    found = {columns[0] for line in routes if len(columns := line.split()) > 1 and columns[1] == "00000000"}
     default = f"{0:032x} 00 "  # the kernel adds one that refuses, of the loopback interface
-    found |= {line.split()[-1] for line in routes6.splitlines() if line.startswith(default)} - {"lo"}
+    found |= {line.split()[-1] for line in routes6 if line.startswith(default)} - {"lo"}
     return sorted(found)
 
 
