@@ -15,7 +15,7 @@ from tests.sources.radeons import radeon_host
 from tests.support.children import run, succeed
 from tests.support.commands import otel_hardware
 from tests.tools import amdsysfs
-from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, refused, thor, unified
+from tests.tools.nvml import HANG, MIB, FakeNvml, Gpu, Value, geforce, h100, listed, mig, p100, refused, thor, unified
 
 from opentelemetry.instrumentation.hardware.cli.command_line import commands
 from opentelemetry.instrumentation.hardware.cli.free import Limit, _memory, _percent
@@ -120,6 +120,12 @@ CASES = {
     ),
     "exclusive-without-process": (MODES, "1", {}, THIRD),
     "unknown-processes": ([{**using(h100(0)), "ComputeRunningProcesses": refused(3)}], "1", {}, FIRST),
+    "process-without-a-list-of-mps": (
+        [{**using(p100(0)), "ComputeRunningProcesses": listed((4242, 5 * MIB))}],
+        "1",
+        {"CUDA_MPS_PIPE_DIRECTORY": "/"},
+        "1 GPU requested, none idle: GPU 0 runs process 4242",
+    ),
     "process-of-mig-instance": (
         [
             mig(h100(0), 1, {0: (7, 0), 1: (8, 0)})

@@ -213,8 +213,9 @@ class Library(AcceleratorDriver):
                 pids = None
                 with suppress(DriverError):
                     if not self._has_broken_lists:
-                        lists = [self.nvml.processes(device.key, kind) for kind in self._lists if kind != "Graphics"]
-                        pids = {pid for listed in lists for pid, _ in listed}
+                        pids = {pid for pid, _ in self.nvml.processes(device.key, "Compute")}
+                        if _MPS_LIST in self._lists:  # GPUs before Volta have none
+                            pids |= {pid for pid, _ in self.nvml.processes(device.key, _MPS_LIST)}
                 yield device, Occupancy(pids, mode)
 
     def close(self) -> None:
