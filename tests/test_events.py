@@ -92,6 +92,9 @@ def test_device_that_is_lost_before_the_start(tmp_path: Path, exporter: InMemory
     [
         (79, "ERROR", "the GPU has fallen off the bus"),
         (31, "INFO", "page fault in GPU memory: an address that is not mapped"),
+        (155, "ERROR", "NVLink error (NVLink 5)"),
+        (157, "ERROR", "a part of the GPU could not be marked for replacement: no spare is left"),
+        (172, "ERROR", "uncorrectable memory error: details of Xid 48"),
         (999, "ERROR", "not in the table of this package"),
     ],
 )

@@ -63,6 +63,13 @@ XIDS: Final[Mapping[int, Xid]] = {
     ),
     140: Xid("uncorrectable memory error that was not recovered", _RESET),
     143: Xid("the GPU could not be initialized", _RESET),
-    **dict.fromkeys(range(144, 151), Xid("NVLink error (NVLink 5)", _NVLINK)),
+    **dict.fromkeys((*range(144, 151), 155), Xid("NVLink error (NVLink 5)", _NVLINK)),
     154: Xid("the required recovery action changed", "see hw.gpu.recovery_action"),
+    156: Xid("a part of the GPU was marked for replacement", _RESTART),
+    157: Xid(
+        "a part of the GPU could not be marked for replacement: no spare is left",
+        "contact the vendor; programs can still run",
+    ),
+    158: Xid("fatal timeout of the GPU", _RESET),
+    **dict.fromkeys((171, 172), Xid("uncorrectable memory error: details of Xid 48", _RESET)),
 }
