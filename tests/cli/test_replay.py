@@ -29,6 +29,14 @@ def test_snapshot_has_the_keys_of_wandb_of_the_recording() -> None:
     )
 
 
+def test_every_format_has_all_metrics_of_the_recording() -> None:
+    line = [*CONSOLE, "snapshot", "--replay", B200, "--format"]
+    shown = {each["name"] for each in json.loads(succeed([*line, "json"]).stdout)["metrics"]}
+    (sent,) = json.loads(succeed([*line, "otlp-json"]).stdout)["resourceMetrics"]
+    (scope,) = sent["scopeMetrics"]
+    assert {metric["name"] for metric in scope["metrics"]} == shown
+
+
 def test_doctor_is_about_the_recorded_source_only() -> None:
     answer = succeed([*CONSOLE, "doctor", "--replay", B200])
     assert "NVIDIA B200; driver 570.86.15" in answer.stdout

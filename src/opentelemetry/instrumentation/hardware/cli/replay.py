@@ -32,7 +32,7 @@ def session_of(
 class ReplayedSession(pipeline.Session):
     """A session of a recording. Each reading takes the next of its ticks, in the calling thread.
 
-    Flags that are not given are as they were for the recording.
+    Flags that are not given are as they were for the recording, but no metric is left out.
 
     Raises:
         Mistake: The file cannot be read, or is no recording.
@@ -46,7 +46,8 @@ class ReplayedSession(pipeline.Session):
         )
         flags = {row.name: getattr(arguments, row.name, None) for row in fields(Config)}
         given = {name: value for name, value in flags.items() if value is not None}
-        config = Config.read({**header.get("settings", {}), **given, "sources": [header["capture"]]}, {})
+        chosen = {**header.get("settings", {}), **given, "sources": [header["capture"]], "preset": "all"}
+        config = Config.read(chosen, {})
         super().__init__(
             config,
             header.get("pid"),
