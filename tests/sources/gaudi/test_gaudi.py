@@ -102,6 +102,21 @@ def test_address_that_is_unknown_or_not_printable_is_absent(cell: str) -> None:
     assert info.attributes[c.HW_ID] == "hpu0"
 
 
+def test_accelerator_that_gets_the_number_of_a_lost_one_keeps_its_values() -> None:
+    first, second = gaudi3(0, 0), gaudi3(1, 1)
+    drivers = server(0)
+    drivers.tools["hl-smi"] = hl_smi(first, second)
+    with opened("gaudi", drivers, STRANGER) as source:
+        before = series_of(all_of(source), c.HW_POWER)
+        later = server(1)
+        later.tools["hl-smi"] = hl_smi(second.replace("1", "0", 1))
+        drivers.become(later)
+        after = series_of(all_of(source), c.HW_POWER)
+    lost, kept = sorted(before, key=str)
+    assert (before[lost], before[kept]) == (226, 426)
+    assert after == {kept: 426}
+
+
 @pytest.mark.parametrize(
     ("text", "ids", "unmatched"), [("", ["a", "b"], ()), ("7", ["a"], ()), ("6, 5", ["b"], ("5",))]
 )

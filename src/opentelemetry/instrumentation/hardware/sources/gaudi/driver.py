@@ -69,7 +69,7 @@ class HlSmi(AcceleratorDriver):
     def __init__(self, context: SourceContext, files: Files) -> None:
         self._files = files
         self._period = period_for(context.config.interval)
-        self._devices: dict[int, Hpu] = {}
+        self._devices: dict[str, Hpu] = {}
         command = context.drivers.command(TOOL.with_setting(context.config.hl_smi))
         known = command.run(["-h"], _HELP_TIMEOUT).stdout.decode(errors="replace")
         columns = ",".join(name for name in f.COLUMNS if name not in f.NEWER or name in known)
@@ -87,18 +87,17 @@ class HlSmi(AcceleratorDriver):
         now = self._files.uptime()
         for cells in self._reports.read(seconds):
             if cells:
-                index = int(cells[f.INDEX])
-                if index not in self._devices:
-                    self._devices[index] = Hpu(index, cells)
-                self._devices[index].cells = cells
-                self._devices[index].seen = now
+                listed = Hpu(int(cells[f.INDEX]), cells)  # the number changes if an accelerator before it is gone
+                device = self._devices.setdefault(listed.address or listed.id, listed)
+                device.cells = cells
+                device.seen = now
         for device in self._devices.values():
             if now - device.seen > PERIODS * self._period:
                 device.cells = {}
         self.errors = [self._reports.error] if self._reports.error else []
 
     def devices(self) -> Sequence[Hpu]:
-        return [self._devices[index] for index in sorted(self._devices)]
+        return sorted(self._devices.values(), key=lambda device: device.index)
 
     def sample(self) -> bool:
         before = len(self._devices)
