@@ -40,12 +40,13 @@ def state(source: Source, address: str) -> str:
     ("counts", "words"),
     [
         ([5, 9], 4),
-        ([(1 << 32) - 1, 3], 4),
+        ([(1 << 32) - 2, 3], 5),
         ([9, 9], 0),
-        ([0, (1 << 32) - 1, 1], (1 << 32) + 1),
+        ([0, (1 << 32) - 2, 1], (1 << 32) + 1),
         ([5, "", 9], 0),  # it could not be read: what came meanwhile is unknown
         ([5, "x", 9, 11], 2),
         ([5, 1 << 32, 9], 0),
+        ([5, (1 << 32) - 1, 0, 3], 3),  # a device that does not answer reads as all ones
     ],
 )
 def test_counters_of_32_bits_are_continued_over_wraps(counts: list[int | str], words: int) -> None:
@@ -62,6 +63,17 @@ def test_counters_of_32_bits_are_continued_over_wraps(counts: list[int | str], w
             last = total
             tree.up += 2
     assert last == 32 * words
+
+
+def test_reset_is_no_wrap() -> None:
+    drivers = workstation(0)
+    tree = drivers.tree
+    with opened("tenstorrent", drivers, STRANGER) as source:
+        for beat, count in ((70, 900), (90, 1000), (5, 10), (25, 30)):
+            tree.files |= {COUNTER: f"{count}\n", HEARTBEAT: f"{beat}\n"}
+            total = received(source)
+            tree.up += 2
+    assert total == 32 * (100 + 20)
 
 
 def test_counters_that_may_wrap_unseen_are_absent() -> None:

@@ -18,7 +18,7 @@ CLASS: Final = "/sys/class/tenstorrent"
 # Seconds without a heartbeat after which the firmware counts as dead.
 _SILENCE: Final = 5.0
 
-# Values of the counters of the PCIe tile, which have 32 bits.
+# Values of the counters of the PCIe tile, which have 32 bits. A device that does not answer reads as all ones.
 _RANGE: Final = 1 << 32
 
 # Seconds in which a counter may wrap unseen: 128 GiB over PCIe 5.0 with 16 lanes take little more than two.
@@ -69,23 +69,28 @@ class Npu(SysfsDevice):
         """
         now = self.files.uptime()
         beat = self.count(f"{self._attributes}/{f.HEARTBEAT}")
+        is_reset = False
         if beat is not None:
             if self._beat is None or beat != self._beat[1]:
+                is_reset = self._beat is not None and beat < self._beat[1]
                 self._beat = now, beat
             elif now - self._beat[0] > _SILENCE:
                 raise DeviceFailed("its firmware has no heartbeat")
             self.state = "ok"
-        return {**values, **self._traffic(now)}
+        return {**values, **self._traffic(now, is_reset)}
 
-    def _traffic(self, now: float) -> Mapping[Field, object]:
-        """Return the bytes in each direction since the first reading, over wraps of the counters."""
+    def _traffic(self, now: float, is_reset: bool) -> Mapping[Field, object]:
+        """Return the bytes in each direction since the first reading, over wraps of the counters.
+
+        What came between a reset and the readings around it is unknown.
+        """
         folder = f"{self._attributes}/pcie_perf_counters"
         elapsed, self._read_at = now - self._read_at, now
         counts = {
             (name, network): count
             for name in f.COUNTERS
             for network in (0, 1)
-            if (count := self.count(f"{folder}/{name}{network}")) is not None and count < _RANGE
+            if (count := self.count(f"{folder}/{name}{network}")) is not None and count < _RANGE - 1
         }
         before, self._counts = self._counts, counts
         if not counts:
@@ -94,6 +99,7 @@ class Npu(SysfsDevice):
             self.unsupported[_IO] = f"the counters may wrap in {_LONGEST:g} s, and are read every {elapsed:.0f} s"
             return {}
         self.unsupported.pop(_IO, None)
+        before = {} if is_reset else before
         for (name, network), count in counts.items():
             grown = (count - before.get((name, network), count)) % _RANGE
             self._bytes[f.COUNTERS[name]] = self._bytes.get(f.COUNTERS[name], 0) + grown * f.WORD
