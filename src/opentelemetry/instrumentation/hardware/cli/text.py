@@ -33,7 +33,7 @@ def quantity(value: Number, unit: str) -> str:
     if unit == "%":
         return f"{_digits(100 * value)} %"
     if unit == "s":
-        return duration(value)
+        return _scaled(value * 1e6, 1000, ("µs", "ms")) if 0 < value < 0.1 else duration(value)
     if unit == "By":
         return _scaled(value, 1024, ("B", "KiB", "MiB", "GiB", "TiB", "PiB"))
     if unit == "Cel":
