@@ -144,6 +144,31 @@ HardwareInstrumentor().instrument(meter_provider=MeterProvider([reader]), source
     assert (outcome.returncode, outcome.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("mode", ["process", "agent"])
+def test_subinterpreter_ends_after_its_last_export(mode: str) -> None:
+    """As those of mod_wsgi and Jep. Python aborts the process at the end of one that has threads."""
+    pytest.importorskip("_testcapi")
+    code = """
+import os
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.instrumentation.hardware import HardwareInstrumentor
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, PeriodicExportingMetricReader
+
+memory = InMemoryMetricReader()
+provider = MeterProvider([memory, PeriodicExportingMetricReader(OTLPMetricExporter(), 3_600_000)])
+provider.get_meter("application").create_counter("steps").add(1)  # so our exit hook leaves the provider to the SDK's
+HardwareInstrumentor().instrument(meter_provider=provider)
+while os.environ["OTEL_PYTHON_HARDWARE_MODE"] == "process" and "system.cpu.time" not in str(memory.get_metrics_data()):
+    pass
+"""
+    with Sink() as sink:
+        env = sink.environment(3600) | {"OTEL_PYTHON_HARDWARE_MODE": mode}
+        children.succeed([sys.executable, "-c", f"import _testcapi; _testcapi.run_in_subinterp({code!r})"], env)
+        if mode == "process":
+            assert {"steps", SYSTEM_CPU_TIME.name} <= sink.names
+
+
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 def test_refused_last_export_is_one_line_on_stderr(protocol: str, tmp_path: Path) -> None:
     with port(answers=False) as listener, Sink() as sink:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from types import MappingProxyType
@@ -120,10 +119,8 @@ class HardwareInstrumentor(BaseInstrumentor):  # type: ignore[misc]
 
     def __exit__(self, *exception: object) -> None:
         """Read and collect once more, and stop."""
-        for each in [*self._telemetry.instruments.values()]:
-            if each.is_alive():  # else the SDK logs that it was shut down
-                with suppress(Exception):
-                    each.provider().force_flush()  # type: ignore[union-attr]
+        for instruments in [*self._telemetry.instruments.values()]:
+            instruments.flush()
         self.uninstrument()
 
     def _instrument(self, **kwargs: Any) -> None:

@@ -8,6 +8,7 @@ import re
 import threading
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property, partial, wraps
 from typing import Any, TypeAlias
 
@@ -127,6 +128,12 @@ class Instruments:
                 self.watch(found)
 
             setattr(owner, name, added)
+
+    def flush(self) -> None:
+        """Let the provider collect and export now, unless it was shut down: the SDK logs that."""
+        if self.is_alive():
+            with suppress(Exception):
+                self.provider().force_flush()  # type: ignore[union-attr]
 
     def shut_down(self, seconds: float) -> None:
         """Shut the provider down at the exit of the program, within some seconds, if it has no metrics but ours.

@@ -32,6 +32,7 @@ from opentelemetry.instrumentation.hardware.settings import Config
 from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.settings.sdk_variables import export_interval, exports_metrics
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
+from opentelemetry.instrumentation.hardware.system.interpreter import is_main
 from opentelemetry.instrumentation.hardware.system.limits import is_limit
 
 if TYPE_CHECKING:
@@ -271,6 +272,10 @@ class Telemetry:
                     instruments.shut_down(deadline - time.monotonic())
         except (Exception, KeyboardInterrupt):  # the user does not want to wait, and Python would print a traceback
             _LOG.debug("The last values could not be read", exc_info=True)
+        if not is_main() and os.getpid() == getattr(agent or session, "pid", None):
+            for instruments in [*self.attached]:
+                instruments.flush()
+            self.stop()  # Python aborts the process at the end of another interpreter that has threads
 
     def forked(self) -> None:
         """Drop the session of the parent in a forked child, without waiting for a lock."""

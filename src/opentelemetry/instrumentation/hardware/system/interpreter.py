@@ -1,7 +1,8 @@
-"""Python processes that only serve others: those that multiprocessing and Ray start for themselves."""
+"""What this Python runs: a program or a helper (multiprocessing and Ray start some), as the main interpreter or not."""
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 from typing import Final
@@ -36,3 +37,14 @@ def helper() -> str:
         elif not option.startswith("-") or option == "-m":
             return "ray" if _SCRIPT.search(option) else ""
     return ""
+
+
+def is_main() -> bool:
+    """Whether this is the first interpreter of the process. mod_wsgi and Jep run programs in others.
+
+    Only Python's interface for C says it in all versions.
+    """
+    get, main = (
+        ctypes.PYFUNCTYPE(ctypes.c_void_p)((f"PyInterpreterState_{name}", ctypes.pythonapi)) for name in ("Get", "Main")
+    )
+    return bool(get() == main())
