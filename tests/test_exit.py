@@ -169,6 +169,19 @@ while os.environ["OTEL_PYTHON_HARDWARE_MODE"] == "process" and "system.cpu.time"
             assert {"steps", SYSTEM_CPU_TIME.name} <= sink.names
 
 
+def test_subinterpreter_ends_after_a_measured_block() -> None:
+    pytest.importorskip("_testcapi")
+    code = """
+from opentelemetry.instrumentation.hardware import measure
+
+with measure() as m:
+    pass
+print(m.cpu_time is not None, flush=True)
+"""
+    outcome = children.succeed([sys.executable, "-c", f"import _testcapi; _testcapi.run_in_subinterp({code!r})"])
+    assert outcome.stdout == "True\n"
+
+
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
 def test_refused_last_export_is_one_line_on_stderr(protocol: str, tmp_path: Path) -> None:
     with port(answers=False) as listener, Sink() as sink:

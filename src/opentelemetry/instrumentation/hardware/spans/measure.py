@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -16,6 +17,7 @@ from opentelemetry.instrumentation.hardware.settings.log import logger
 from opentelemetry.instrumentation.hardware.spans.attributes import measured
 from opentelemetry.instrumentation.hardware.spans.demand import Demand
 from opentelemetry.instrumentation.hardware.spans.readings import SessionReadings
+from opentelemetry.instrumentation.hardware.system.interpreter import is_main
 
 _LOG = logger(__name__)
 
@@ -124,6 +126,8 @@ class _Shared:
                 _LOG.error("measure() reads no devices: %s", error)
                 return None
             cls.readings = readings
+            if not is_main():  # Python aborts the process at the end of another interpreter that has threads
+                atexit.register(session.close)
             session.read_now(_OPENING)
         readings.expect_spans()
         readings.demand.begin(block, readings.session.clock())
