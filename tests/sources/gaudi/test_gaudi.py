@@ -117,6 +117,17 @@ def test_accelerator_that_gets_the_number_of_a_lost_one_keeps_its_values() -> No
     assert after == {kept: 426}
 
 
+def test_accelerator_whose_uuid_is_unknown_for_a_while_stays_the_same() -> None:
+    drivers = server(0)
+    drivers.tools["hl-smi"] = hl_smi(gaudi3(0, 0))
+    with opened("gaudi", drivers, STRANGER) as source:
+        (device,) = series_of(all_of(source), c.HW_POWER)
+        later = server(1)
+        later.tools["hl-smi"] = hl_smi(gaudi3(0, 1, uuid="N/A"))
+        drivers.become(later)
+        assert series_of(all_of(source), c.HW_POWER) == {device: 426}
+
+
 @pytest.mark.parametrize(
     ("text", "ids", "unmatched"), [("", ["a", "b"], ()), ("7", ["a"], ()), ("6, 5", ["b"], ("5",))]
 )
