@@ -120,6 +120,12 @@ CASES = {
     ),
     "exclusive-without-process": (MODES, "1", {}, THIRD),
     "unknown-processes": ([{**using(h100(0)), "ComputeRunningProcesses": refused(3)}], "1", {}, FIRST),
+    "process-of-mps": (
+        [{**using(h100(0)), "MPSComputeRunningProcesses": listed((4242, 5 * MIB))}],
+        "1",
+        {"CUDA_MPS_PIPE_DIRECTORY": "/"},
+        "1 GPU requested, none idle: GPU 0 runs process 4242",
+    ),
     "process-without-a-list-of-mps": (
         [{**using(p100(0)), "ComputeRunningProcesses": listed((4242, 5 * MIB))}],
         "1",

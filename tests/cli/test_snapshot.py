@@ -84,6 +84,7 @@ def test_rows_of_the_table_fit_a_narrow_terminal(columns: int) -> None:
         (61.5, "Cel", "61.5 °C"),
         (1234567, "{operation}", "1,234,567"),
         (0.4375, "{thread}", "0.44"),
+        (0.0437, "s", "43.7 ms"),
         (0.00175, "s", "1.75 ms"),
         (0.000064, "s", "64 µs"),
         (0.1, "s", "0.1 s"),

@@ -550,9 +550,9 @@ def test_pod_with_an_adapter_for_rdma_also_has_the_interface_of_its_default_rout
 @pytest.mark.parametrize("link", [2, 3])
 def test_bridge_and_vlan_with_the_default_route_of_a_host_are_not_counted_in_addition(link: int) -> None:
     files = {
-        "/proc/net/dev": dev(["lo", "eno1", "eth0"], 1),
+        "/proc/net/dev": dev(["lo", "eno1", "eth0", "veth1"], 1),
         "/proc/net/ipv6_route": ROUTES_6,
         "/sys/class/net/eno1/device/vendor": "0x15b3\n",
-        **_links(lo=(1, 1), eno1=(2, 2), eth0=(3, link)),
+        **_links(lo=(1, 1), eno1=(2, 2), eth0=(3, link), veth1=(9, 70)),  # the last one is of a container
     }
     assert {*Fabricated(Tree(files)).machine().interfaces()} == {"eno1"}
